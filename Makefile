@@ -1,0 +1,49 @@
+# Two commands on a fresh machine: `make demo` and `make test`. Both set up .venv first, and skip that when repeated.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+NATIVE := $(wildcard engine/native/*.h engine/native/*.cpp)
+
+.PHONY: demo test test-slow check format clean
+
+demo: $(VENV)/installed
+	@$(BIN)/python examples/linear.py
+
+test: check
+	$(BIN)/pytest -n auto
+
+# The checks that take minutes: 10^9 values through the tests of distribution.
+test-slow: $(VENV)/installed
+	$(BIN)/pytest -m slow
+
+check: $(VENV)/installed build/tree
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	MYPYPATH=build/tree $(BIN)/mypy -p ars
+
+format: $(VENV)/installed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf build $(VENV)
+
+# The folders laid out as the import package, for mypy, which does not follow an editable install.
+build/tree: Makefile
+	mkdir -p build/tree/ars
+	ln -sfn $(CURDIR)/ars/*.py $(CURDIR)/train $(CURDIR)/export $(CURDIR)/engine $(CURDIR)/bench build/tree/ars/
+	touch $@
+
+$(VENV)/dependencies: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt scikit-build-core nanobind cmake ninja
+	$(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+	  print(*p["dependencies"], *p["optional-dependencies"]["dev"], *p["optional-dependencies"]["train"], sep="\n")' \
+	  > $(VENV)/requirements.txt
+	$(BIN)/pip install --quiet --constraint constraints.txt --requirement $(VENV)/requirements.txt
+	touch $@
+
+$(VENV)/installed: $(VENV)/dependencies CMakeLists.txt $(NATIVE)
+	$(BIN)/pip install --quiet --no-build-isolation --no-deps --editable .
+	touch $@

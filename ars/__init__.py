@@ -1,0 +1,18 @@
+"""ARS: certified robustness of image classifiers by anisotropic randomized smoothing."""
+
+from ars.engine.certificate import ABSTAIN, Certificate, certificate, prediction
+from ars.errors import ArsError
+from ars.noise import FAMILIES, Family, NoiseKind, Scope, family_named
+
+__all__ = [
+    "ABSTAIN",
+    "FAMILIES",
+    "ArsError",
+    "Certificate",
+    "Family",
+    "NoiseKind",
+    "Scope",
+    "certificate",
+    "family_named",
+    "prediction",
+]

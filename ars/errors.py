@@ -1,0 +1,63 @@
+"""Every error that the project raises on purpose.
+
+ArsError
+├── InputError            what the user gave is wrong: exit status 2 (also a ValueError)
+│   ├── ArgumentError     a bad value of an argument; the message names the argument and the value
+│   ├── MissingPackage    a package that an extra installs; the message has the install line
+│   └── UnknownName       a name that is not one of the known ones; the message offers the nearest
+└── RunError              a run that started well and failed: exit status 1
+    └── NativeError       the native library is missing or does not work on this processor
+
+Each message is one sentence that says what is wrong and, after a semicolon, what to do about it.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = ["ArgumentError", "ArsError", "InputError", "MissingPackage", "NativeError", "RunError", "UnknownName"]
+
+
+class ArsError(Exception):
+    """The root: `except ArsError` catches everything that the project raises on purpose."""
+
+    exit_status = 1
+
+
+class InputError(ArsError, ValueError):
+    """What the user gave is wrong."""
+
+    exit_status = 2
+
+
+class ArgumentError(InputError):
+    """A bad value of an argument."""
+
+    def __init__(self, argument: str, value: object, requirement: str) -> None:
+        super().__init__(f"{argument} = {value} is not valid; {requirement}")
+        self.argument = argument
+        self.value = value
+
+
+class MissingPackage(InputError):
+    """A package that one of the project's extras installs."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(f"{package} is not installed; run `pip install 'ars[{extra}]'`")
+
+
+class UnknownName(InputError):
+    """A name that is not one of the known ones."""
+
+    def __init__(self, what: str, name: object, known: Iterable[str]) -> None:
+        known = list(known)
+        near = difflib.get_close_matches(str(name).lower(), known, n=1, cutoff=0.5)
+        advice = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(known)}"
+        super().__init__(f"unknown {what} {name!r}; {advice}")
+
+
+class RunError(ArsError):
+    """A run that started well and failed."""
+
+
+class NativeError(RunError):
+    """The native library is missing or does not work on this processor."""

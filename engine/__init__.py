@@ -1,0 +1,1 @@
+"""The engine: noise, votes, bounds and certificates."""

@@ -1,0 +1,20 @@
+# The native module (engine/native/bindings.cpp). engine/devices/host.py is the way to use it: it checks the arguments.
+import numpy as np
+from numpy.typing import NDArray
+
+class Workers:
+    def __init__(self, threads: int) -> None: ...
+
+def instructions() -> list[str]: ...
+def philox4x32_10(counter: tuple[int, int, int, int], key: tuple[int, int]) -> tuple[int, int, int, int]: ...
+def fill_noisy(
+    out: NDArray[np.float32],
+    requests: NDArray[np.int64],
+    center: NDArray[np.float32],
+    scale: NDArray[np.float32],
+    family: int,
+    seed: int,
+    workers: Workers,
+    instructions: str,
+) -> None: ...
+def count_votes(logits: NDArray[np.float32], requests: NDArray[np.int64], counts: NDArray[np.int64]) -> None: ...

@@ -1,0 +1,54 @@
+"""What n votes say about a probability: Clopper-Pearson bounds, and the test that prediction uses.
+
+The bounds err on the safe side only: rounding never makes a lower bound larger or an upper bound smaller than the
+exact one (tests/engine/test_bounds.py sums the binomial tails with 50 digits).
+"""
+
+import math
+
+from scipy.special import betainccinv, betaincinv
+from scipy.stats import binomtest
+
+from ars.errors import ArgumentError
+
+__all__ = ["binomial_test", "lower_confidence_bound", "upper_confidence_bound"]
+
+# scipy's inverses are good to a few units in the last place of 1.
+_SLACK = 4 * 2.0**-52
+
+
+def lower_confidence_bound(k: int, n: int, alpha: float) -> float:
+    """The paper's LowerConfBound: at most the true probability with confidence 1 - alpha, from k hits in n draws."""
+    _check(k, n, alpha)
+    if k == 0:
+        return 0.0
+    bound = math.exp(math.log(alpha) / n) if k == n else float(betaincinv(k, n - k + 1, alpha))
+    return max(0.0, bound * (1 - _SLACK))
+
+
+def upper_confidence_bound(k: int, n: int, alpha: float) -> float:
+    """At least the true probability with confidence 1 - alpha, from k hits in n draws."""
+    _check(k, n, alpha)
+    if k == n:
+        return 1.0
+    bound = -math.expm1(math.log(alpha) / n) if k == 0 else float(betainccinv(k + 1, n - k, alpha)) + _SLACK
+    return min(1.0, bound * (1 + _SLACK))
+
+
+def binomial_test(k: int, n: int) -> float:
+    """The p-value of the two-sided test that k hits in n draws came from probability 1/2 (the paper's BinomPValue)."""
+    _check_counts(k, n)
+    return float(binomtest(k, n, 0.5).pvalue)
+
+
+def _check(k: int, n: int, alpha: float) -> None:
+    _check_counts(k, n)
+    if not 0 < alpha < 1:
+        raise ArgumentError("alpha", alpha, "it is the allowed share of wrong certificates, inside (0, 1)")
+
+
+def _check_counts(k: int, n: int) -> None:
+    if n < 1:
+        raise ArgumentError("n", n, "at least one draw is needed")
+    if not 0 <= k <= n:
+        raise ArgumentError("k", k, f"hits lie between 0 and the number of draws, n = {n}")

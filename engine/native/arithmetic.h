@@ -1,0 +1,62 @@
+// The few operations that the noise is made of, for one value at a time, on a host or in a CUDA kernel.
+// lanes.h has the same names for vectors, so that distributions.h and philox.h are written once for all three.
+//
+// Every result is the same bits everywhere: IEEE float32, round to nearest, and a multiplication is joined with
+// an addition exactly where the source says `fma` and nowhere else (compile with -ffp-contract=off; CUDA's _rn
+// intrinsics are never joined).
+#pragma once
+
+#include <stdint.h>
+
+#if defined(__CUDACC__)
+#define ARS_FN static __host__ __device__ __forceinline__
+#else
+#define ARS_FN static inline __attribute__((always_inline, unused))
+#endif
+
+namespace ars {
+
+#if defined(__CUDA_ARCH__)
+
+ARS_FN float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+ARS_FN float multiply(float a, float b) { return __fmul_rn(a, b); }
+ARS_FN float add(float a, float b) { return __fadd_rn(a, b); }
+ARS_FN float square_root(float a) { return __fsqrt_rn(a); }
+ARS_FN float to_float(uint32_t a) { return __uint2float_rn(a); }
+ARS_FN float signed_to_float(uint32_t a) { return __int2float_rn((int32_t)a); }
+ARS_FN uint32_t multiply_high(uint32_t a, uint32_t b) { return __umulhi(a, b); }
+ARS_FN uint32_t bits_of(float a) { return __float_as_uint(a); }
+ARS_FN float float_of(uint32_t a) { return __uint_as_float(a); }
+
+#else
+
+ARS_FN float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+ARS_FN float multiply(float a, float b) { return a * b; }
+ARS_FN float add(float a, float b) { return a + b; }
+ARS_FN float square_root(float a) { return __builtin_sqrtf(a); }
+ARS_FN float to_float(uint32_t a) { return (float)a; }
+ARS_FN float signed_to_float(uint32_t a) { return (float)(int32_t)a; }
+ARS_FN uint32_t multiply_high(uint32_t a, uint32_t b) { return (uint32_t)(((uint64_t)a * b) >> 32); }
+ARS_FN uint32_t bits_of(float a) {
+  uint32_t bits;
+  __builtin_memcpy(&bits, &a, sizeof bits);
+  return bits;
+}
+ARS_FN float float_of(uint32_t a) {
+  float value;
+  __builtin_memcpy(&value, &a, sizeof value);
+  return value;
+}
+
+#endif
+
+ARS_FN uint32_t multiply_low(uint32_t a, uint32_t b) { return a * b; }
+ARS_FN uint32_t shift_right_signed(uint32_t a, int n) { return (uint32_t)((int32_t)a >> n); }
+// The type of words that goes with a type of floats, and a constant in every lane.
+template <class F> struct Words;
+template <> struct Words<float> { typedef uint32_t type; };
+template <class T> struct Constant;
+template <> struct Constant<float> { ARS_FN float of(float a) { return a; } };
+template <> struct Constant<uint32_t> { ARS_FN uint32_t of(uint32_t a) { return a; } };
+
+}  // namespace ars

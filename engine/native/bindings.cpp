@@ -1,0 +1,63 @@
+// The Python module ars.engine._native. It checks nothing that engine/devices/host.py has checked already.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+
+#include "sampler.h"
+
+namespace nb = nanobind;
+
+using Matrix = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using ConstMatrix = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using RequestTable = nb::ndarray<const int64_t, nb::shape<-1, 5>, nb::c_contig, nb::device::cpu>;
+using CountTable = nb::ndarray<int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+static std::vector<ars::Request> requests_of(const RequestTable& table) {
+  std::vector<ars::Request> requests(table.shape(0));
+  if (!requests.empty()) std::memcpy(requests.data(), table.data(), requests.size() * sizeof(ars::Request));
+  return requests;
+}
+
+static ars::FillFunction fill_function(const std::string& name) {
+  for (const ars::Instructions& set : ars::usable_instructions())
+    if (set.name == name) return set.fill;
+  throw std::invalid_argument("this processor does not have the instructions '" + name + "'");
+}
+
+NB_MODULE(_native, module) {
+  module.def("instructions", [] {
+    std::vector<std::string> names;
+    for (const ars::Instructions& set : ars::usable_instructions()) names.push_back(set.name);
+    return names;
+  });
+
+  module.def("philox4x32_10", [](std::tuple<uint32_t, uint32_t, uint32_t, uint32_t> counter, std::tuple<uint32_t, uint32_t> key) {
+    const auto [c0, c1, c2, c3] = counter;
+    const ars::Block<uint32_t> w = ars::philox4x32_10(ars::Block<uint32_t>{c0, c1, c2, c3}, std::get<0>(key), std::get<1>(key));
+    return std::make_tuple(w.w0, w.w1, w.w2, w.w3);
+  }, nb::arg("counter"), nb::arg("key"));
+
+  nb::class_<ars::Workers>(module, "Workers").def(nb::init<int>(), nb::arg("threads"));
+
+  module.def("fill_noisy", [](Matrix out, RequestTable requests, ConstMatrix center, ConstMatrix scale, uint32_t family,
+                              uint64_t seed, ars::Workers& workers, const std::string& instructions) {
+    const std::vector<ars::Request> list = requests_of(requests);
+    const ars::FillFunction fill = fill_function(instructions);
+    nb::gil_scoped_release release;
+    ars::fill_noisy(out.data(), list, ars::Slots{center.data(), scale.data(), center.shape(1)}, ars::Family(family), seed, workers, fill);
+  }, nb::arg("out").noconvert(), nb::arg("requests").noconvert(), nb::arg("center").noconvert(), nb::arg("scale").noconvert(),
+     nb::arg("family"), nb::arg("seed"), nb::arg("workers"), nb::arg("instructions"));
+
+  module.def("count_votes", [](ConstMatrix logits, RequestTable requests, CountTable counts) {
+    const std::vector<ars::Request> list = requests_of(requests);
+    nb::gil_scoped_release release;
+    ars::count_votes(logits.data(), logits.shape(1), list, counts.data());
+  }, nb::arg("logits").noconvert(), nb::arg("requests").noconvert(), nb::arg("counts").noconvert());
+}

@@ -1,0 +1,3 @@
+#include "fill.h"
+
+void ars::fill_avx2(Family family, const DrawKey& key, const CopyPart& part) { fill_vector(family, key, part); }

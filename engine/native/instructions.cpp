@@ -1,0 +1,44 @@
+// Which instructions this processor has, and that they give the bits they should.
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "sampler.h"
+
+namespace ars {
+
+// Not every set can be tried on the machines that the project is built on, so each one proves itself where it runs.
+static void check(const Instructions& set) {
+  const size_t values = 1003;  // several whole steps of the widest registers, and a tail
+  std::vector<float> center(values), scale(values), expected(values), got(values);
+  for (size_t i = 0; i < values; ++i) center[i] = 0.001f * (float)i, scale[i] = 0.5f + 0.01f * (float)(i % 7);
+  for (Family family : {Family::gaussian, Family::laplace, Family::uniform}) {
+    const DrawKey key = {0x0123456789ABCDEFu, 0x00FEDCBA98765432u, 0x89ABCDEFu, 2u};
+    fill_scalar(family, key, CopyPart{7, values, center.data(), scale.data(), expected.data()});
+    set.fill(family, key, CopyPart{7, values, center.data(), scale.data(), got.data()});
+    if (std::memcmp(expected.data(), got.data(), values * sizeof(float)) != 0)
+      throw std::runtime_error(std::string("the ") + set.name + " instructions of this processor do not give noise stream 1");
+  }
+}
+
+static std::vector<Instructions> find_usable() {
+  std::vector<Instructions> sets;
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512f")) sets.push_back({"avx512", fill_avx512});
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) sets.push_back({"avx2", fill_avx2});
+#elif defined(__aarch64__)
+  sets.push_back({"neon", fill_neon});
+#endif
+  for (const Instructions& set : sets) check(set);
+  sets.push_back({"scalar", fill_scalar});
+  return sets;
+}
+
+const std::vector<Instructions>& usable_instructions() {
+  static const std::vector<Instructions> sets = find_usable();
+  return sets;
+}
+
+}  // namespace ars

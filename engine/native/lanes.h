@@ -1,0 +1,134 @@
+// The operations of arithmetic.h for vectors, in GCC/Clang vector extensions. The file that includes this one is
+// compiled for the instructions that it names: AVX-512, AVX2 or NEON.
+//
+// Each type is two registers, worked on side by side: the noise is one long chain of dependent operations, and two
+// chains keep the processor busy where one would wait.
+#pragma once
+
+#include "arithmetic.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+namespace ars {
+
+#if defined(__AVX512F__)
+enum : int { register_bytes = 64 };
+#elif defined(__AVX2__)
+enum : int { register_bytes = 32 };
+#else
+enum : int { register_bytes = 16 };
+#endif
+
+typedef uint64_t CounterRegister __attribute__((vector_size(register_bytes)));
+typedef uint32_t WordRegister __attribute__((vector_size(register_bytes)));
+typedef int32_t SignedRegister __attribute__((vector_size(register_bytes)));
+typedef float FloatRegister __attribute__((vector_size(register_bytes)));
+
+// What the vector extensions cannot say, one register at a time:
+//   widening_multiply  the low 32 bits of each 64-bit lane, 32 x 32 -> 64
+//   join               (a0, b0, a1, b1, ...) of the words in the low halves of a's lanes and the high halves of b's
+//   interleave_low     within each 128 bits (a0, b0, a1, b1), interleave_high (a2, b2, a3, b3)
+#if defined(__AVX512F__)
+ARS_FN CounterRegister widening_multiply(CounterRegister a, CounterRegister b) {
+  return (CounterRegister)_mm512_mul_epu32((__m512i)a, (__m512i)b);
+}
+ARS_FN WordRegister join(CounterRegister a, CounterRegister b) {
+  return (WordRegister)_mm512_mask_blend_epi32(0xAAAA, (__m512i)a, (__m512i)b);
+}
+ARS_FN FloatRegister fma(FloatRegister a, FloatRegister b, FloatRegister c) { return _mm512_fmadd_ps(a, b, c); }
+ARS_FN FloatRegister square_root(FloatRegister a) { return _mm512_sqrt_ps(a); }
+ARS_FN FloatRegister interleave_low(FloatRegister a, FloatRegister b) { return _mm512_unpacklo_ps(a, b); }
+ARS_FN FloatRegister interleave_high(FloatRegister a, FloatRegister b) { return _mm512_unpackhi_ps(a, b); }
+#elif defined(__AVX2__)
+ARS_FN CounterRegister widening_multiply(CounterRegister a, CounterRegister b) {
+  return (CounterRegister)_mm256_mul_epu32((__m256i)a, (__m256i)b);
+}
+ARS_FN WordRegister join(CounterRegister a, CounterRegister b) {
+  return (WordRegister)_mm256_blend_epi32((__m256i)a, (__m256i)b, 0xAA);
+}
+ARS_FN FloatRegister fma(FloatRegister a, FloatRegister b, FloatRegister c) { return _mm256_fmadd_ps(a, b, c); }
+ARS_FN FloatRegister square_root(FloatRegister a) { return _mm256_sqrt_ps(a); }
+ARS_FN FloatRegister interleave_low(FloatRegister a, FloatRegister b) { return _mm256_unpacklo_ps(a, b); }
+ARS_FN FloatRegister interleave_high(FloatRegister a, FloatRegister b) { return _mm256_unpackhi_ps(a, b); }
+#elif defined(__aarch64__)
+ARS_FN CounterRegister widening_multiply(CounterRegister a, CounterRegister b) {
+  return (CounterRegister)vmull_u32(vmovn_u64((uint64x2_t)a), vmovn_u64((uint64x2_t)b));
+}
+ARS_FN WordRegister join(CounterRegister a, CounterRegister b) {
+  return (WordRegister)vbslq_u64(vdupq_n_u64(0xFFFFFFFFu), (uint64x2_t)a, (uint64x2_t)b);
+}
+ARS_FN FloatRegister fma(FloatRegister a, FloatRegister b, FloatRegister c) { return vfmaq_f32(c, a, b); }
+ARS_FN FloatRegister square_root(FloatRegister a) { return vsqrtq_f32(a); }
+ARS_FN FloatRegister interleave_low(FloatRegister a, FloatRegister b) { return vzip1q_f32(a, b); }
+ARS_FN FloatRegister interleave_high(FloatRegister a, FloatRegister b) { return vzip2q_f32(a, b); }
+#endif
+
+// Philox works on Counters, one word in the low half of each 64-bit lane, where every instruction set has its
+// widening multiplication. The high halves hold leftovers that nobody reads.
+struct Counters { CounterRegister a, b; };
+struct Words32 { WordRegister a, b; };
+struct Floats { FloatRegister a, b; };
+enum : int { counter_lanes = 2 * register_bytes / 8, float_lanes = 2 * register_bytes / 4 };
+
+template <> struct Words<Floats> { typedef Words32 type; };
+template <> struct Constant<Floats> { ARS_FN Floats of(float x) { return {x - FloatRegister{}, x - FloatRegister{}}; } };
+template <> struct Constant<Words32> { ARS_FN Words32 of(uint32_t x) { return {x - WordRegister{}, x - WordRegister{}}; } };
+template <> struct Constant<Counters> {
+  ARS_FN Counters of(uint32_t x) { return {(uint64_t)x - CounterRegister{}, (uint64_t)x - CounterRegister{}}; }
+};
+
+ARS_FN Counters operator^(Counters x, Counters y) { return {x.a ^ y.a, x.b ^ y.b}; }
+ARS_FN Counters operator^(Counters x, uint32_t y) { return x ^ Constant<Counters>::of(y); }
+ARS_FN Counters operator+(Counters x, uint32_t y) { return {x.a + y, x.b + y}; }
+ARS_FN Counters multiply_low(Counters x, uint32_t y) {
+  const Counters factor = Constant<Counters>::of(y);
+  return {widening_multiply(x.a, factor.a), widening_multiply(x.b, factor.b)};
+}
+ARS_FN Counters multiply_high(Counters x, uint32_t y) {
+  const Counters product = multiply_low(x, y);
+  return {product.a >> 32, product.b >> 32};
+}
+ARS_FN Words32 join(Counters x, Counters y) { return {join(x.a, y.a << 32), join(x.b, y.b << 32)}; }
+
+ARS_FN Words32 operator^(Words32 x, Words32 y) { return {x.a ^ y.a, x.b ^ y.b}; }
+ARS_FN Words32 operator&(Words32 x, Words32 y) { return {x.a & y.a, x.b & y.b}; }
+ARS_FN Words32 operator-(Words32 x, Words32 y) { return {x.a - y.a, x.b - y.b}; }
+ARS_FN Words32 operator-(Words32 x, uint32_t y) { return {x.a - y, x.b - y}; }
+ARS_FN Words32 operator<<(Words32 x, int n) { return {x.a << n, x.b << n}; }
+ARS_FN Words32 operator>>(Words32 x, int n) { return {x.a >> n, x.b >> n}; }
+ARS_FN Words32 shift_right_signed(Words32 x, int n) {
+  return {(WordRegister)((SignedRegister)x.a >> n), (WordRegister)((SignedRegister)x.b >> n)};
+}
+ARS_FN Words32 bits_of(Floats x) { return {(WordRegister)x.a, (WordRegister)x.b}; }
+ARS_FN Floats float_of(Words32 x) { return {(FloatRegister)x.a, (FloatRegister)x.b}; }
+
+ARS_FN Floats add(Floats x, Floats y) { return {x.a + y.a, x.b + y.b}; }
+ARS_FN Floats multiply(Floats x, Floats y) { return {x.a * y.a, x.b * y.b}; }
+ARS_FN Floats fma(Floats x, Floats y, Floats z) { return {fma(x.a, y.a, z.a), fma(x.b, y.b, z.b)}; }
+ARS_FN Floats square_root(Floats x) { return {square_root(x.a), square_root(x.b)}; }
+ARS_FN Floats signed_to_float(Words32 x) {
+  return {__builtin_convertvector((SignedRegister)x.a, FloatRegister), __builtin_convertvector((SignedRegister)x.b, FloatRegister)};
+}
+// Two exact halves and one rounding, as the scalar conversion has: AVX2 converts signed words only.
+ARS_FN Floats to_float(Words32 x) {
+  const Floats high = signed_to_float(x >> 16), low = signed_to_float(x & Constant<Words32>::of(0xFFFFu));
+  return fma(high, Constant<Floats>::of(0x1p16f), low);
+}
+
+// Philox blocks sit in the lanes so that interleaving puts the values in their order of dimensions: of each
+// register's blocks, the first half is in the even lanes and the second half in the odd ones.
+ARS_FN Counters block_numbers(uint32_t first) {
+  const uint32_t lanes = register_bytes / 8;
+  Counters blocks;
+  for (uint32_t i = 0; i < lanes; ++i) {
+    blocks.a[i] = first + i / 2 + i % 2 * (lanes / 2);
+    blocks.b[i] = blocks.a[i] + lanes;
+  }
+  return blocks;
+}
+
+}  // namespace ars

@@ -1,0 +1,1 @@
+"""Training: classifiers and their noise generators, in PyTorch."""
