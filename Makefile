@@ -17,9 +17,12 @@ test: check
 test-slow: $(VENV)/installed
 	$(BIN)/pytest -m slow
 
-check: $(VENV)/installed build/tree
+# mypy does not follow an editable install, so build/tree shows it the folders as the import package.
+check: $(VENV)/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	mkdir -p build/tree/ars
+	ln -sfn $(CURDIR)/ars/*.py $(addprefix $(CURDIR)/,train export engine bench) build/tree/ars/
 	MYPYPATH=build/tree $(BIN)/mypy -p ars
 
 format: $(VENV)/installed
@@ -28,12 +31,6 @@ format: $(VENV)/installed
 
 clean:
 	rm -rf build $(VENV)
-
-# The folders laid out as the import package, for mypy, which does not follow an editable install.
-build/tree: Makefile
-	mkdir -p build/tree/ars
-	ln -sfn $(CURDIR)/ars/*.py $(CURDIR)/train $(CURDIR)/export $(CURDIR)/engine $(CURDIR)/bench build/tree/ars/
-	touch $@
 
 $(VENV)/dependencies: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

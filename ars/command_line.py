@@ -1,4 +1,4 @@
-"""What the four commands share: errors as one sentence on stderr, with the exit status of DESIGN: 1 failed, 2 wrong."""
+"""What the four commands share: errors as one sentence on stderr, and an exit status: 1 failed, 2 bad input."""
 
 import click
 
@@ -9,14 +9,6 @@ __all__ = ["Command", "Group", "version_option"]
 version_option = click.version_option(package_name="ars")
 
 
-class _Sentence(click.ClickException):
-    """An ArsError on its way to the terminal."""
-
-    def __init__(self, error: ArsError) -> None:
-        super().__init__(str(error))
-        self.exit_code = error.exit_status
-
-
 class Command(click.Command):
     """A click command that never shows a traceback for an error the project raised on purpose."""
 
@@ -24,7 +16,8 @@ class Command(click.Command):
         try:
             return super().invoke(context)
         except ArsError as error:
-            raise _Sentence(error) from error
+            click.echo(f"Error: {error}", err=True)
+            context.exit(error.exit_status)
 
 
 class Group(click.Group):

@@ -82,7 +82,8 @@ class Family:
         """The radius of the largest ball of another norm (1, 2, inf) inside this family's ball of the given radius."""
         if norm <= self.norm:
             return radius
-        return radius * dimensions ** (1 / norm - 1 / self.norm) * (1 - _SLACK)
+        shrink: float = dimensions ** (1 / norm - 1 / self.norm)
+        return radius * shrink * (1 - _SLACK)
 
     def weighted_norm(self, delta: ArrayLike, scale: ArrayLike) -> float:
         """||delta / scale||: the perturbation as the region of the guarantee measures it."""

@@ -46,6 +46,8 @@ def sampler(dimensions: int, batch: int, rounds: int, as_json: bool) -> None:
     console = Console()
     console.print(table)
     for faster, slower, ratio in ratios:
-        console.print(f"{faster} is {ratio.median:.2f} times faster than {slower} ({ratio.low:.2f} to {ratio.high:.2f})")
+        console.print(
+            f"{faster} is {ratio.median:.2f} times faster than {slower} ({ratio.low:.2f} to {ratio.high:.2f})"
+        )
     if timings.noisy:
         click.echo("The machine is noisy: stop other work, or ask for more --rounds.", err=True)

@@ -43,7 +43,7 @@ TURN_SECONDS = 0.03
 
 
 def interleave(candidates: Mapping[str, Callable[[], object]], rounds: int) -> Timings:
-    """The seconds of one call of each candidate, in rounds where each has a turn, after a warm-up that does not count."""
+    """The seconds of one call of each candidate, in rounds where each has its turn, after a warm-up."""
     calls = {name: max(1, round(TURN_SECONDS / _turn(candidate, 1))) for name, candidate in candidates.items()}
     seconds: dict[str, list[float]] = {name: [] for name in candidates}
     for _ in range(rounds):

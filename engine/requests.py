@@ -18,7 +18,7 @@ class Phase(IntEnum):
 
 
 class Request(NamedTuple):
-    """The draws [first_draw, first_draw + count) of one input in one phase: the next `count` rows of a batch."""
+    """The draws [first_draw, first_draw + draws) of one input in one phase: the next `draws` rows of a batch."""
 
     slot: int
     """The row of the device's tables where the input is at hand."""
@@ -26,4 +26,4 @@ class Request(NamedTuple):
     """The input's number in the data, below 2^32: with the seed it decides the noise."""
     phase: Phase
     first_draw: int
-    count: int
+    draws: int

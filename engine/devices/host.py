@@ -117,9 +117,9 @@ class Host:
                 raise ArgumentError("phase", request.phase, f"the phases are {', '.join(map(repr, Phase))}")
             if request.first_draw < 0:
                 raise ArgumentError("first_draw", request.first_draw, "draws are counted from 0")
-            if request.count < 0 or request.first_draw + request.count > MAX_DRAWS:
-                raise ArgumentError("count", request.count, "an input has between 0 and 2^56 draws in a phase")
-            rows += request.count
+            if request.draws < 0 or request.first_draw + request.draws > MAX_DRAWS:
+                raise ArgumentError("draws", request.draws, "an input has between 0 and 2^56 draws in a phase")
+            rows += request.draws
         return rows
 
 

@@ -10,8 +10,10 @@
 
 #if defined(__CUDACC__)
 #define ARS_FN static __host__ __device__ __forceinline__
+#define ARS_UNROLL _Pragma("unroll")
 #else
 #define ARS_FN static inline __attribute__((always_inline, unused))
+#define ARS_UNROLL _Pragma("GCC unroll 16")
 #endif
 
 namespace ars {

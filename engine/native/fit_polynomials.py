@@ -13,7 +13,7 @@ import numpy as np
 mp.mp.dps = 40
 
 
-def fit(name: str, function: Callable, low: mp.mpf, high: mp.mpf, terms: int) -> None:
+def fit(name: str, function: Callable[[mp.mpf], mp.mpf], low: mp.mpf, high: mp.mpf, terms: int) -> None:
     coefficients = mp.chebyfit(function, [low, high], terms)  # highest degree first
     rounded = [np.float32(float(c)) for c in coefficients]
     points = [low + (high - low) * i / 1000 for i in range(1001)]

@@ -10,7 +10,7 @@ template <class W> struct Block { W w0, w1, w2, w3; };
 
 // W is uint32_t, or a vector whose lanes are words (lanes.h). The key is the same for every lane.
 template <class W> ARS_FN Block<W> philox4x32_10(Block<W> c, uint32_t key0, uint32_t key1) {
-#pragma GCC unroll 10
+  ARS_UNROLL
   for (int round = 0; round < 10; ++round) {
     const W high0 = multiply_high(c.w0, 0xD2511F53u), low0 = multiply_low(c.w0, 0xD2511F53u);
     const W high1 = multiply_high(c.w2, 0xCD9E8D57u), low1 = multiply_low(c.w2, 0xCD9E8D57u);

@@ -21,7 +21,7 @@ struct Batch {
     const uint64_t per_copy = blocks_per_copy();
     uint64_t row = 0;  // of the request at hand
     for (const Request& request : requests) {
-      const uint64_t rows = (uint64_t)request.count;
+      const uint64_t rows = (uint64_t)request.draws;
       const uint64_t begin_row = std::max(row, first / per_copy), end_row = std::min(row + rows, (end + per_copy - 1) / per_copy);
       for (uint64_t r = begin_row; r < end_row; ++r) {
         const uint64_t from = r * per_copy < first ? first - r * per_copy : 0;
@@ -46,7 +46,7 @@ void fill_noisy(float* out, const std::vector<Request>& requests, const Slots& s
                 Workers& workers, FillFunction fill) {
   const Batch batch = {out, requests, slots, family, seed, fill};
   uint64_t rows = 0;
-  for (const Request& request : requests) rows += (uint64_t)request.count;
+  for (const Request& request : requests) rows += (uint64_t)request.draws;
   const uint64_t blocks = rows * batch.blocks_per_copy();
 
   const uint64_t piece_blocks = 1 << 12;  // some 20 us of work

@@ -36,9 +36,9 @@ struct Instructions {
 // against scalar on this processor, and one that fails makes this call throw.
 const std::vector<Instructions>& usable_instructions();
 
-// The draws [first_draw, first_draw + count) of one input in one phase; they take the next `count` rows of a batch.
+// The draws [first_draw, first_draw + draws) of one input in one phase; they take the next `draws` rows of a batch.
 struct Request {
-  int64_t slot, input, phase, first_draw, count;
+  int64_t slot, input, phase, first_draw, draws;
 };
 
 // The inputs at hand: row `slot` of each table holds an input's x + mean and scale.

@@ -4,7 +4,7 @@ namespace ars {
 
 void count_votes(const float* logits, size_t classes, const std::vector<Request>& requests, int64_t* counts) {
   for (const Request& request : requests) {
-    for (int64_t row = 0; row < request.count; ++row, logits += classes) {
+    for (int64_t row = 0; row < request.draws; ++row, logits += classes) {
       size_t top = 0;
       bool finite = true;
       for (size_t c = 0; c < classes; ++c) {

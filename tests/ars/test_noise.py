@@ -1,0 +1,181 @@
+"""What each family certifies: exact to the last digits, never too much, and no less than the truth allows."""
+
+import math
+
+import exact
+import mpmath as mp
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy import stats
+
+from ars.engine.bounds import lower_confidence_bound
+from ars.errors import ArgumentError, UnknownName
+from ars.noise import FAMILIES, GAUSSIAN, LAPLACE, UNIFORM, NoiseKind, Scope, check_scale, family_named
+
+families = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+LAWS = {"gaussian": stats.norm(), "laplace": stats.laplace(), "uniform": stats.uniform(-1, 2)}
+
+NEAR_ONE = [1 - 10.0**-e for e in range(1, 16)] + [0.001 ** (1 / 10**7), 0.05 ** (1 / 10**5)]
+NEAR_HALF = [0.5 + 10.0**-e for e in range(1, 16)]
+SMALL = [10.0**-e for e in (1, 2, 3, 5, 8, 12, 16, 50, 300)]
+GRID = sorted({*NEAR_ONE, *NEAR_HALF, *SMALL, *np.linspace(0.01, 0.99, 25), *(1 - p for p in NEAR_ONE)})
+
+
+@families
+def test_no_region_is_above_its_exact_value_and_all_are_close(family):
+    for p_a in GRID:
+        for p_b in [p for p in GRID if p < p_a] + ([1 - p_a] if p_a > 0.5 else []):
+            K = family.region(p_a, p_b)
+            truth = exact.region(family.name, mp.mpf(p_a), mp.mpf(p_b))
+            assert truth >= K
+            assert truth - 1e-13 * (1 + truth) <= K
+
+
+@families
+@pytest.mark.parametrize("sigma", [np.float32(0.1), 0.25, 1 / 3, 1e-6, 7.0])
+def test_no_radius_is_above_its_exact_value(family, sigma):
+    for p_a in NEAR_ONE + NEAR_HALF:
+        truth = exact.region(family.name, mp.mpf(p_a), 1 - mp.mpf(p_a)) * mp.mpf(float(sigma))
+        radius = family.radius(p_a, 1 - p_a, float(sigma))
+        assert radius <= truth
+        assert radius >= truth - 1e-13 * float(sigma)
+
+
+@families
+@pytest.mark.parametrize(("k", "n"), [(10**7, 10**7), (10**5, 10**5), (10**7 - 1, 10**7), (99_900, 10**5), (80, 100)])
+def test_from_counts_to_radius_nothing_rounds_up(family, k, n):
+    """The whole chain: the radius of the exact bound, found by bisection on the exact tail, is never exceeded."""
+    alpha = 0.001
+    if k == n:
+        p = mp.mpf(alpha) ** (mp.mpf(1) / n)
+    else:
+        p = mp.mpf(lower_confidence_bound(k, n, alpha))
+        low, high = p * (1 - mp.mpf("1e-10")), p * (1 + mp.mpf("1e-10"))
+        for _ in range(110):
+            middle = (low + high) / 2
+            low, high = (middle, high) if exact.binomial_tail(k, n, middle) <= mp.mpf(alpha) else (low, middle)
+        p = low
+    truth = exact.region(family.name, p, 1 - p) / 4
+    p_a = lower_confidence_bound(k, n, alpha)
+    radius = family.radius(p_a, 1 - p_a, 0.25)
+    assert truth * (1 - mp.mpf("1e-8")) <= radius <= truth
+
+
+@families
+def test_nothing_is_certain_when_the_bounds_meet_and_everything_when_the_other_is_impossible(family):
+    assert family.region(0.5, 0.5) == 0
+    assert family.region(0.3, 0.4) == 0
+    assert family.radius(0.5, 0.5, 1.0) == 0
+    assert family.region(1.0, 0.0) == (pytest.approx(1) if family is UNIFORM else math.inf)
+    assert family.radius(1.0, 0.0, 2.0) == (pytest.approx(2) if family is UNIFORM else math.inf)
+
+
+# A linear classifier answers A where w . z <= b. Smoothing moves its boundary by the noise's mean and by nothing else,
+# so the true distance from x to the boundary is known, and so is pA.
+
+scales = st.lists(st.floats(0.05, 4.0), min_size=1, max_size=6).map(np.array)
+
+
+def unit_vectors(draw, dimensions):
+    vector = np.array(draw(st.lists(st.floats(-1, 1), min_size=dimensions, max_size=dimensions)))
+    assume(np.linalg.norm(vector) > 1e-3)
+    return vector / np.linalg.norm(vector)
+
+
+@given(sigma=scales, z=st.floats(0.01, 5.0), data=st.data())
+def test_gaussian_radius_and_ellipsoid_stay_inside_a_linear_boundary(sigma, z, data):
+    w = unit_vectors(data.draw, sigma.size)
+    spread = np.linalg.norm(sigma * w)
+    distance = z * spread  # b - w . (x + mean)
+    p_a = stats.norm.cdf(z) * (1 - 1e-15)
+    assert GAUSSIAN.radius(p_a, 1 - p_a, sigma.min()) <= distance * (1 + 1e-9)
+
+    K = GAUSSIAN.region(p_a, 1 - p_a)
+    worst = sigma**2 * w / spread * K  # the point of the ellipsoid that is nearest to the boundary
+    assert w @ worst <= distance * (1 + 1e-9)
+    assert w @ worst == pytest.approx(distance, abs=1e-6)
+    anywhere = unit_vectors(data.draw, sigma.size) * sigma * K
+    assert GAUSSIAN.weighted_norm(anywhere, sigma) == pytest.approx(K)
+    assert w @ anywhere <= distance * (1 + 1e-9)
+
+
+@families
+@given(scale=scales, t=st.floats(0.001, 0.999), axis=st.integers(0, 5))
+def test_on_half_spaces_along_an_axis_the_radius_is_sound_and_tight_on_the_smallest_scale(family, scale, t, axis):
+    size = t * (5.0 if family is not UNIFORM else 1.0)
+    axis %= scale.size
+    distance = size * scale[axis]
+    p_a = LAWS[family.name].cdf(size) * (1 - 1e-15)
+    radius = family.radius(p_a, 1 - p_a, scale.min())
+    assert radius <= distance * (1 + 1e-9)
+    if scale[axis] == scale.min():
+        assert radius == pytest.approx(distance, abs=1e-6)
+    along = np.zeros(scale.size)
+    along[axis] = family.region(p_a, 1 - p_a) * scale[axis]
+    assert along[axis] == pytest.approx(distance, abs=1e-6)
+
+
+@families
+@given(left=st.floats(0.05, 6), right=st.floats(0.05, 6), scale=st.floats(0.05, 4), step=st.floats(-1, 1))
+def test_with_three_classes_the_two_sided_radius_is_sound(family, left, right, scale, step):
+    """On a line: B below -left, A between, C above right. Every shift inside the radius leaves A on top."""
+    law = LAWS[family.name]
+
+    def probabilities(shift):
+        below, above = law.cdf((-left - shift) / scale), law.sf((right - shift) / scale)
+        return 1 - below - above, max(below, above)
+
+    p_a, p_b = probabilities(0.0)
+    assume(p_a > p_b)
+    radius = family.radius(p_a * (1 - 1e-12), min(1.0, p_b * (1 + 1e-12) + 1e-15), scale)
+    top, other = probabilities(step * min(radius, 1e3))
+    assert top >= other - 1e-9
+
+
+@given(
+    delta=st.lists(st.floats(-3, 3), min_size=1, max_size=8),
+    radius=st.floats(0, 3),
+    norm=st.sampled_from([1, 2, math.inf]),
+)
+def test_a_ball_of_another_norm_lies_inside(delta, radius, norm):
+    delta = np.array(delta)
+    size = np.linalg.norm(delta, norm)
+    assume(size > 1e-9)
+    for family in FAMILIES.values():
+        inside = delta / size * family.radius_in(norm, radius, delta.size)
+        assert np.linalg.norm(inside, family.norm) <= radius * (1 + 1e-12)
+
+
+def test_radii_in_other_norms_are_the_fields():
+    assert GAUSSIAN.radius_in(1, 0.5, 3072) == 0.5
+    assert GAUSSIAN.radius_in(2, 0.5, 3072) == 0.5
+    assert GAUSSIAN.radius_in(math.inf, 0.5, 3072) == pytest.approx(0.5 / math.sqrt(3072))
+    assert LAPLACE.radius_in(1, 0.5, 3072) == 0.5
+
+
+def test_the_guarantee_is_global_unless_noise_depends_on_the_input():
+    assert NoiseKind.ISOTROPIC.scope is NoiseKind.DATASET.scope is Scope.GLOBAL
+    assert NoiseKind.INPUT.scope is Scope.FROZEN
+
+
+def test_an_unknown_family_is_refused_with_the_nearest_name():
+    with pytest.raises(UnknownName, match=r"unknown noise family 'gausian'; did you mean 'gaussian'\?"):
+        family_named("gausian")
+    with pytest.raises(UnknownName, match="choose one of gaussian, laplace, uniform"):
+        family_named("cauchy-like")
+
+
+@pytest.mark.parametrize("bad", [math.nan, -0.1, 0.0, math.inf])
+def test_a_scale_that_is_not_positive_and_finite_is_refused(bad):
+    with pytest.raises(ArgumentError, match="scale = "):
+        check_scale(np.array([0.5, bad, 1.0]))
+    with pytest.raises(ArgumentError, match="scale = "):
+        GAUSSIAN.radius(0.9, 0.1, bad)
+
+
+@pytest.mark.parametrize(("p_a", "p_b"), [(1.1, 0.1), (0.9, -0.1), (math.nan, 0.1)])
+def test_a_probability_outside_the_unit_interval_is_refused(p_a, p_b):
+    with pytest.raises(ArgumentError, match=r"p_[ab] = "):
+        GAUSSIAN.region(p_a, p_b)

@@ -1,0 +1,184 @@
+"""The host device: votes, and what it refuses."""
+
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from ars.engine.devices.host import Host, usable_instructions
+from ars.engine.requests import MAX_DRAWS, Phase, Request
+from ars.errors import ArgumentError, ArsError, UnknownName
+from ars.noise import GAUSSIAN
+
+
+def ready(dimensions=12, slots=2, **how):
+    host = Host(slots, dimensions, GAUSSIAN, 0, **how)
+    host.load(0, np.zeros(dimensions), 0, 1)
+    return host
+
+
+def request(draws=3, **changed):
+    return Request(**{"slot": 0, "input_id": 0, "phase": Phase.ESTIMATION, "first_draw": 0, "draws": draws} | changed)
+
+
+@given(
+    logits=arrays.arrays(
+        np.float32,
+        st.tuples(st.integers(0, 30), st.integers(1, 12)),
+        elements=st.floats(width=32) | st.sampled_from([0.0, -0.0, 1.0, float("nan"), float("inf"), float("-inf")]),
+    ),
+    data=st.data(),
+)
+def test_votes_are_numpys_argmax_and_rows_that_are_not_finite_vote_for_nobody(logits, data):
+    rows, classes = logits.shape
+    first = data.draw(st.integers(0, rows))
+    counts = ready().count(logits, [request(first), request(0), request(rows - first)])
+    expected = np.zeros((3, classes + 1), np.int64)
+    for row, values in enumerate(logits):
+        expected[0 if row < first else 2, values.argmax() if np.isfinite(values).all() else classes] += 1
+    np.testing.assert_array_equal(counts, expected)
+    assert counts.sum() == rows
+
+
+def test_a_tie_goes_to_the_lowest_class():
+    assert ready().count(np.float32([[1, 3, 3], [0, -0.0, 0]]), [request(2)]).tolist() == [[1, 1, 0, 0]]
+
+
+def test_an_empty_request_fills_nothing():
+    ready().fill(np.empty((0, 12), np.float32), [request(0)])
+    ready().fill(np.empty((0, 12), np.float32), [])
+
+
+def test_a_batch_of_images_is_filled_in_place():
+    host = Host(1, 12, GAUSSIAN, 0)
+    host.load(0, np.zeros((3, 2, 2)), np.zeros((3, 2, 2)), np.ones((3, 2, 2)))
+    images, rows = np.empty((5, 3, 2, 2), np.float32), np.empty((5, 12), np.float32)
+    host.fill(images, [request(5)])
+    host.fill(rows, [request(5)])
+    np.testing.assert_array_equal(images.reshape(5, 12), rows)
+
+
+def test_python_threads_may_share_a_device():
+    host = ready(dimensions=3000, threads=2)
+    expected = np.empty((200, 3000), np.float32)
+    host.fill(expected, [request(200)])
+    outs = [np.empty_like(expected) for _ in range(6)]
+    threads = [threading.Thread(target=host.fill, args=(out, [request(200)])) for out in outs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for out in outs:
+        np.testing.assert_array_equal(out, expected)
+
+
+def test_a_slot_can_be_loaded_again():
+    host = ready()
+    out = np.empty((2, 2, 12), np.float32)
+    host.fill(out[0], [request(2)])
+    host.load(0, np.full(12, 5.0), 0, 1)
+    host.fill(out[1], [request(2)])
+    np.testing.assert_allclose(out[1] - 5, out[0], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"x": np.zeros(11)}, r"x.shape = \(11,\) is not valid; this device is for inputs of 12 dimensions"),
+        ({"mean": np.zeros(11)}, r"mean.shape = \(11,\) is not valid; it must be the shape of x, \(12,\)"),
+        ({"scale": np.ones((3, 4))}, r"scale.shape = \(3, 4\) is not valid"),
+        ({"scale": np.array([1.0] * 11 + [np.nan])}, "scale = nan is not valid"),
+        ({"scale": np.array([1.0] * 11 + [-2.0])}, r"scale = -2.0 is not valid"),
+        ({"scale": 0.0}, r"scale = 0.0 is not valid"),
+        ({"scale": 1e-60}, r"scale = 0.0 is not valid"),
+        ({"x": np.full(12, np.inf)}, "x = inf is not valid"),
+        ({"mean": np.nan}, "mean = nan is not valid"),
+        ({"slot": 2}, "slot = 2 is not valid; this device has 2 slots"),
+        ({"slot": -1}, "slot = -1 is not valid"),
+    ],
+)
+def test_bad_inputs_are_named_with_their_value(changed, message):
+    with pytest.raises(ArgumentError, match=message):
+        ready().load(**{"slot": 0, "x": np.zeros(12), "mean": 0.0, "scale": 1.0} | changed)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"slot": 1}, "slot = 1 is not valid; no input is loaded there"),
+        ({"slot": 7}, "slot = 7 is not valid"),
+        ({"slot": -1}, "slot = -1 is not valid"),
+        ({"input_id": 2**32}, "input_id = 4294967296 is not valid"),
+        ({"input_id": -1}, "input_id = -1 is not valid"),
+        ({"phase": 3}, "phase = 3 is not valid"),
+        ({"first_draw": -1}, "first_draw = -1 is not valid"),
+        ({"draws": -1}, "draws = -1 is not valid"),
+        ({"draws": 2**56 + 1}, r"draws = 72057594037927937 is not valid; an input has between 0 and 2\^56 draws"),
+        ({"first_draw": MAX_DRAWS}, "draws = 3 is not valid"),
+        ({"first_draw": 2**80}, "draws = 3 is not valid"),
+    ],
+)
+def test_bad_requests_are_named_with_their_value(changed, message):
+    for call in (Host.fill, Host.count):
+        with pytest.raises(ArgumentError, match=message):
+            call(ready(), np.zeros((3, 12), np.float32), [request(**changed)])
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        (np.zeros((3, 12)), "out = float64 array is not valid"),
+        (np.zeros((12, 3), np.float32).T, "out = float32 array is not valid; it must be float32, C-contiguous"),
+        (np.frombuffer(bytes(144), np.float32).reshape(3, 12), "writeable"),
+        (np.zeros((2, 12), np.float32), r"out.shape = \(2, 12\) is not valid; the requests need 3 rows of 12"),
+        (np.zeros((3, 13), np.float32), r"out.shape = \(3, 13\) is not valid"),
+        (np.zeros((), np.float32), r"out.shape = \(\) is not valid"),
+    ],
+)
+def test_bad_batches_are_refused(out, message):
+    with pytest.raises(ArgumentError, match=message):
+        ready().fill(out, [request(3)])
+
+
+@pytest.mark.parametrize(
+    ("logits", "message"),
+    [
+        (np.zeros((3, 5)), "logits = float64 array is not valid"),
+        (np.zeros((5, 3), np.float32).T, "C-contiguous"),
+        (np.zeros((4, 5), np.float32), r"logits.shape = \(4, 5\) is not valid; the requests need 3 rows"),
+        (np.zeros((3, 0), np.float32), r"logits.shape = \(3, 0\) is not valid"),
+        (np.zeros(3, np.float32), r"logits.shape = \(3,\) is not valid"),
+    ],
+)
+def test_bad_logits_are_refused(logits, message):
+    with pytest.raises(ArgumentError, match=message):
+        ready().count(logits, [request(3)])
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"slots": 0}, "slots = 0 is not valid"),
+        ({"dimensions": 0}, "dimensions = 0 is not valid"),
+        ({"threads": 0}, "threads = 0 is not valid"),
+        ({"seed": 2**64}, "seed = 18446744073709551616 is not valid"),
+        ({"seed": -1}, "seed = -1 is not valid"),
+    ],
+)
+def test_a_device_that_cannot_be_is_refused(changed, message):
+    with pytest.raises(ArgumentError, match=message):
+        Host(**{"slots": 1, "dimensions": 4, "family": GAUSSIAN, "seed": 0} | changed)
+
+
+def test_instructions_that_the_processor_lacks_are_refused():
+    with pytest.raises(UnknownName, match="unknown set of instructions 'sse9'"):
+        Host(1, 4, GAUSSIAN, 0, instructions="sse9")
+    assert usable_instructions()[-1] == "scalar"
+
+
+def test_every_error_is_of_the_projects_own_tree():
+    assert issubclass(ArgumentError, ArsError)
+    assert issubclass(ArgumentError, ValueError)

@@ -1,0 +1,58 @@
+// Reads known_answers.txt and checks noise stream 1 against it, line by line. This file is compiled three ways: as plain
+// C++, where __global__ means nothing; by nvcc, for its host side; and by nvcc to device code, where it must compile.
+#include <stdio.h>
+#include <string.h>
+
+#include "stream.h"
+
+#ifndef __CUDACC__
+#define __global__
+#endif
+
+__global__ void make_block(ars::Family family, ars::DrawKey key, uint32_t block, float* z) {
+  ars::stream_block(family, key, block, z);
+}
+
+#ifndef __CUDA_ARCH__
+// A kernel cannot be called as a function where it is one, so the host's call goes around it.
+static void make_block_on_host(ars::Family family, ars::DrawKey key, uint32_t block, float* z) {
+#ifdef __CUDACC__
+  ars::stream_block(family, key, block, z);
+#else
+  make_block(family, key, block, z);
+#endif
+}
+
+int main(int argc, char** argv) {
+  FILE* file = argc == 2 ? fopen(argv[1], "r") : nullptr;
+  if (!file) return fprintf(stderr, "usage: known_answers known_answers.txt\n"), 2;
+  char line[512], name[32];
+  int passed = 0, failed = 0;
+  while (fgets(line, sizeof line, file)) {
+    unsigned c[4], k[2], expected[4], input, phase, block;
+    unsigned long long seed, draw;
+    uint32_t got[4];
+    if (sscanf(line, "philox4x32_10 %x %x %x %x %x %x : %x %x %x %x", &c[0], &c[1], &c[2], &c[3], &k[0], &k[1], &expected[0],
+               &expected[1], &expected[2], &expected[3]) == 10) {
+      const ars::Block<uint32_t> w = ars::philox4x32_10(ars::Block<uint32_t>{c[0], c[1], c[2], c[3]}, k[0], k[1]);
+      got[0] = w.w0, got[1] = w.w1, got[2] = w.w2, got[3] = w.w3;
+    } else if (sscanf(line, "%31s %llx %x %x %llx %x : %x %x %x %x", name, &seed, &input, &phase, &draw, &block, &expected[0],
+                      &expected[1], &expected[2], &expected[3]) == 10) {
+      const ars::Family family = !strcmp(name, "gaussian") ? ars::Family::gaussian
+                                 : !strcmp(name, "laplace") ? ars::Family::laplace
+                                                            : ars::Family::uniform;
+      float z[4];
+      make_block_on_host(family, ars::DrawKey{seed, draw, input, phase}, block, z);
+      memcpy(got, z, sizeof got);
+    } else {
+      continue;  // a comment
+    }
+    const bool same = got[0] == expected[0] && got[1] == expected[1] && got[2] == expected[2] && got[3] == expected[3];
+    same ? ++passed : ++failed;
+    if (!same) printf("differs: %s", line);
+  }
+  fclose(file);
+  printf("%d passed, %d failed\n", passed, failed);
+  return failed || !passed;
+}
+#endif

@@ -1,0 +1,112 @@
+"""Noise is a pure function: how a batch is asked for never changes a bit of it."""
+
+import itertools
+import os
+
+import numpy as np
+import pytest
+import reference
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from stream import standard_noise
+
+from ars.engine.devices.host import Host, usable_instructions
+from ars.engine.requests import Phase, Request
+from ars.noise import FAMILIES, GAUSSIAN
+
+families = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+
+
+@families
+@pytest.mark.parametrize("instructions", usable_instructions())
+@pytest.mark.parametrize("dimensions", [1, 2, 3, 4, 5, 7, 31, 63, 64, 65, 127, 783, 1025, 4099])
+def test_every_number_of_dimensions_is_a_prefix_of_the_same_row(family, instructions, dimensions):
+    whole = standard_noise(family, dimensions=8192, draws=2, instructions="scalar")
+    part = standard_noise(family, dimensions=dimensions, draws=2, instructions=instructions)
+    np.testing.assert_array_equal(part, whole[:, :dimensions])
+
+
+@families
+def test_rows_agree_with_the_reference(family):
+    noise = standard_noise(family, seed=2**40 + 5, input_id=9, phase=Phase.SELECTION, first_draw=3, dimensions=203)
+    exact = reference.stream_row(family.name, 2**40 + 5, 9, Phase.SELECTION, 3, 203)
+    np.testing.assert_allclose(noise[0], exact, atol=1e-6)
+
+
+@families
+@pytest.mark.parametrize("threads", [2, 3, 8])
+def test_every_thread_count_gives_the_same_bits(family, threads):
+    one = standard_noise(family, dimensions=1003, draws=301)
+    np.testing.assert_array_equal(standard_noise(family, dimensions=1003, draws=301, threads=threads), one)
+
+
+@families
+@given(data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_every_batch_split_and_request_order_gives_the_same_bits(family, data):
+    dimensions = data.draw(st.sampled_from([5, 64, 130]))
+    inputs = data.draw(st.integers(1, 4))
+    draws = data.draw(st.integers(1, 60))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    x, mean = rng.random((2, inputs, dimensions), np.float32)
+    scale = 0.1 + rng.random((inputs, dimensions), np.float32)
+    host = Host(inputs, dimensions, family, seed=12, threads=data.draw(st.integers(1, 3)))
+    for slot in range(inputs):
+        host.load(slot, x[slot], mean[slot], scale[slot])
+
+    def fill(requests):
+        out = np.empty((sum(request.draws for request in requests), dimensions), np.float32)
+        host.fill(out, requests)
+        return out
+
+    whole = fill([Request(slot, 100 + slot, Phase.ESTIMATION, 0, draws) for slot in range(inputs)])
+    pieces = []
+    for slot in range(inputs):
+        cuts = sorted({0, draws, *data.draw(st.lists(st.integers(0, draws), max_size=4))})
+        starts = itertools.pairwise(cuts)
+        pieces += [Request(slot, 100 + slot, Phase.ESTIMATION, first, end - first) for first, end in starts]
+    pieces = data.draw(st.permutations(pieces))
+    mixed, row = fill(pieces), 0
+    for piece in pieces:
+        start = piece.slot * draws + piece.first_draw
+        np.testing.assert_array_equal(mixed[row : row + piece.draws], whole[start : start + piece.draws])
+        row += piece.draws
+
+
+def test_a_noisy_value_is_one_rounding_of_x_plus_mean_plus_scale_times_z():
+    rng = np.random.default_rng(0)
+    x, mean, scale = rng.random((3, 500), np.float32)
+    host = Host(1, 500, GAUSSIAN, seed=4)
+    host.load(0, x, mean, scale)
+    out = np.empty((3, 500), np.float32)
+    host.fill(out, [Request(0, 0, Phase.ESTIMATION, 0, 3)])
+    z = standard_noise(GAUSSIAN, seed=4, dimensions=500, draws=3).astype(np.float64)
+    exact = (x + mean).astype(np.float64) + scale.astype(np.float64) * z
+    np.testing.assert_array_equal(out, exact.astype(np.float32))
+
+
+def test_seed_input_phase_and_draw_each_change_the_noise():
+    base = {"seed": 1, "input_id": 1, "phase": Phase.SELECTION, "first_draw": 1}
+    other = {"seed": 2, "input_id": 2, "phase": Phase.ESTIMATION, "first_draw": 2}
+    rows = [standard_noise(GAUSSIAN, dimensions=64, **base | {name: other[name]}) for name in other]
+    rows += [standard_noise(GAUSSIAN, dimensions=64, **base | {"first_draw": 1 + 2**32})]
+    rows += [standard_noise(GAUSSIAN, dimensions=64, **base | {"seed": 1 + 2**32})]
+    assert len({row.tobytes() for row in rows}) == len(rows)
+
+
+def test_a_forked_process_makes_the_same_noise():
+    host = Host(1, 4096, GAUSSIAN, seed=3, threads=2)
+    host.load(0, np.zeros(4096), 0, 1)
+    requests = [Request(0, 0, Phase.ESTIMATION, 0, 50)]
+    out, shared = np.empty((50, 4096), np.float32), np.empty((50, 4096), np.float32)
+    host.fill(out, requests)
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        host.fill(shared, requests)
+        os.write(write, b"same" if np.array_equal(out, shared) else b"other")
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(read, 10) == b"same"
+    os.close(read)
+    os.close(write)

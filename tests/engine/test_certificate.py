@@ -1,0 +1,143 @@
+"""From votes to a certificate."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import beta, norm
+
+import ars
+from ars.engine.certificate import ABSTAIN, certificate, format_radius, prediction
+from ars.errors import ArgumentError
+from ars.noise import FAMILIES, GAUSSIAN, NoiseKind, Scope
+
+SETTINGS = {"alpha": 0.001, "family": GAUSSIAN, "scale": 0.5, "kind": NoiseKind.ISOTROPIC}
+
+
+def test_the_binary_certificate_is_the_one_of_cohen_et_al():
+    made = certificate([20, 99_900, 80, 0], 1, **SETTINGS)
+    p_a = beta.ppf(0.001, 99_900, 101)
+    assert made.predicted == 1
+    assert made.p_a == pytest.approx(p_a)
+    assert made.p_b == pytest.approx(1 - p_a)
+    assert made.radius == pytest.approx(0.5 * norm.ppf(p_a))
+    assert made.n == 100_000
+    assert not made.abstained
+    assert made.scope is Scope.GLOBAL
+
+
+def test_the_two_sided_certificate_bounds_every_other_answer_at_once():
+    made = certificate([700, 200, 100, 0], 0, two_sided=True, **SETTINGS)
+    p_a = beta.ppf(0.0005, 700, 301)
+    p_b = beta.isf(0.0005 / 3, 201, 800)
+    assert made.p_a == pytest.approx(p_a)
+    assert made.p_b == pytest.approx(p_b)
+    assert made.radius == pytest.approx(0.25 * (norm.ppf(p_a) - norm.ppf(p_b)))
+
+
+def test_two_sided_certifies_where_no_class_has_half_of_the_votes():
+    counts = [45_000, 30_000, 25_000, 0]
+    assert certificate(counts, 0, **SETTINGS).abstained
+    assert certificate(counts, 0, two_sided=True, **SETTINGS).radius > 0.09
+
+
+@given(counts=st.lists(st.integers(0, 10_000), min_size=2, max_size=6), data=st.data())
+def test_the_others_bound_is_never_above_what_is_left_and_a_radius_never_negative(counts, data):
+    counts = [*counts, 0]
+    if sum(counts) == 0:
+        return
+    selected = data.draw(st.integers(0, len(counts) - 2))
+    for family in FAMILIES.values():
+        for two_sided in (False, True):
+            settings = SETTINGS | {"family": family}
+            made = certificate(counts, selected, two_sided=two_sided, **settings)
+            assert made.p_a + made.p_b <= 1 + 1e-12
+            assert made.radius >= 0
+            assert (made.predicted == ABSTAIN) == (made.K == 0)
+            assert made.radius <= made.K * 0.5
+
+
+def test_a_lost_vote_abstains_with_nothing_claimed():
+    made = certificate([400, 600, 0], 0, **SETTINGS)
+    assert (made.predicted, made.radius, made.K) == (ABSTAIN, 0, 0)
+
+
+def test_draws_that_vote_for_nobody_count_against_the_class():
+    assert certificate([600, 0, 400], 0, **SETTINGS).p_a == certificate([600, 400, 0], 0, **SETTINGS).p_a
+    two_sided = certificate([600, 0, 400], 0, two_sided=True, **SETTINGS)
+    assert two_sided.p_b == certificate([600, 400, 0], 0, two_sided=True, **SETTINGS).p_b
+
+
+def test_the_radius_follows_the_smallest_scale_and_the_region_covers_more():
+    scale = np.array([[0.25, 1.0], [2.0, 0.5]], np.float32)
+    made = certificate([990, 10, 0], 0, **SETTINGS | {"scale": scale, "kind": NoiseKind.INPUT})
+    assert made.sigma_min == 0.25
+    assert made.sigma_geomean == pytest.approx(0.25**0.25)
+    assert made.radius == pytest.approx(0.25 * made.K)
+    assert made.volume_radius == pytest.approx(made.K * 0.25**0.25)
+    assert made.scope is Scope.FROZEN
+    along_the_widest = np.array([[0, 0], [made.K * 1.99, 0]])
+    assert np.linalg.norm(along_the_widest) > made.radius
+    assert made.covers(along_the_widest, scale)
+    assert not made.covers(along_the_widest * 1.01, scale)
+
+
+def test_other_norms():
+    made = certificate([990, 10, 0], 0, **SETTINGS)
+    assert made.norm == 2
+    assert made.radius_in(math.inf, 100) == pytest.approx(made.radius / 10)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"selected": 2}, "selected = 2 is not valid; there are 2 classes"),
+        ({"selected": -1}, "selected = -1 is not valid"),
+        ({"alpha": 1.5}, "alpha = 1.5 is not valid"),
+        ({"scale": np.array([0.5, np.nan])}, "scale = nan is not valid"),
+        ({"scale": -0.5}, "scale = -0.5 is not valid"),
+        ({"counts": [0, 0, 0]}, "n = 0 is not valid"),
+        ({"counts": [-5, 10, 0]}, "k = -5 is not valid"),
+    ],
+)
+def test_bad_arguments_are_named_with_their_value(changed, message):
+    arguments = {"counts": [900, 100, 0], "selected": 0} | SETTINGS | changed
+    with pytest.raises(ArgumentError, match=message):
+        certificate(**arguments)
+
+
+def test_prediction_answers_only_when_the_lead_is_not_chance():
+    assert prediction([60, 940, 0, 0], alpha=0.001) == 1
+    assert prediction([510, 490, 0, 0], alpha=0.001) == ABSTAIN
+    assert prediction([0, 0, 0, 0], alpha=0.001) == ABSTAIN
+    assert prediction([10, 0, 990], alpha=0.001) == ABSTAIN, "most draws voted for nobody"
+    with pytest.raises(ArgumentError, match="alpha = 0 is not valid"):
+        prediction([1, 0, 0], alpha=0)
+
+
+def test_prediction_returns_a_wrong_class_no_more_often_than_alpha():
+    """Two classes that are equally likely: any answer is wrong half of the time."""
+    rng = np.random.default_rng(0)
+    hits = rng.binomial(200, 0.5, 4000)
+    answers = [prediction([int(k), 200 - int(k), 0], alpha=0.05) for k in hits]
+    assert np.mean([answer != ABSTAIN for answer in answers]) < 0.05 + 4 * math.sqrt(0.05 * 0.95 / 4000)
+
+
+@given(radius=st.floats(0, 1e6), digits=st.integers(0, 6))
+def test_a_printed_radius_is_never_more_than_the_proved_one(radius, digits):
+    printed = format_radius(radius, digits)
+    assert float(printed) <= radius
+    assert float(printed) > radius - 10.0**-digits * (1 + 1e-6)
+
+
+def test_radii_are_printed_with_their_digits():
+    assert format_radius(0.49999) == "0.499"
+    assert format_radius(2.0, 2) == "2.00"
+
+
+def test_the_public_names_are_what_they_say():
+    public = """ABSTAIN FAMILIES ArsError Certificate Family NoiseKind Scope certificate family_named prediction"""
+    assert ars.__all__ == public.split()
+    assert all(hasattr(ars, name) for name in ars.__all__)

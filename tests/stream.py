@@ -1,0 +1,25 @@
+"""Noise stream 1 as the tests ask for it: rows of standard noise, made by the host device."""
+
+import numpy as np
+
+from ars.engine.devices.host import Host
+from ars.engine.requests import Phase, Request
+from ars.noise import Family
+
+
+def standard_noise(
+    family: Family,
+    *,
+    dimensions: int,
+    seed: int = 0,
+    input_id: int = 0,
+    phase: int = Phase.ESTIMATION,
+    first_draw: int = 0,
+    draws: int = 1,
+    **how,
+) -> np.ndarray:
+    host = Host(1, dimensions, family, seed, **how)
+    host.load(0, np.zeros(dimensions), 0, 1)
+    out = np.empty((draws, dimensions), np.float32)
+    host.fill(out, [Request(0, input_id, phase, first_draw, draws)])
+    return out
