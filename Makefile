@@ -22,7 +22,7 @@ check: $(VENV)/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	mkdir -p build/tree/ars
-	ln -sfn $(CURDIR)/ars/*.py $(addprefix $(CURDIR)/,train export engine bench) build/tree/ars/
+	ln -sfn $(filter-out %/__pycache__,$(wildcard $(CURDIR)/ars/*)) $(addprefix $(CURDIR)/,train export engine bench) build/tree/ars/
 	MYPYPATH=build/tree $(BIN)/mypy -p ars
 
 format: $(VENV)/installed
@@ -36,7 +36,7 @@ $(VENV)/dependencies: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt scikit-build-core nanobind cmake ninja
 	$(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
-	  print(*p["dependencies"], *p["optional-dependencies"]["dev"], *p["optional-dependencies"]["train"], sep="\n")' \
+	  print(*p["dependencies"], *(r for e in ("cpu", "train", "dev") for r in p["optional-dependencies"][e]), sep="\n")' \
 	  > $(VENV)/requirements.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt --requirement $(VENV)/requirements.txt
 	touch $@

@@ -1,6 +1,7 @@
 """ARS: certified robustness of image classifiers by anisotropic randomized smoothing."""
 
 from ars.engine.certificate import ABSTAIN, Certificate, certificate, prediction
+from ars.engine.smoothed import SmoothedClassifier, load
 from ars.errors import ArsError
 from ars.noise import FAMILIES, Family, NoiseKind, Scope, family_named
 
@@ -12,7 +13,9 @@ __all__ = [
     "Family",
     "NoiseKind",
     "Scope",
+    "SmoothedClassifier",
     "certificate",
     "family_named",
+    "load",
     "prediction",
 ]

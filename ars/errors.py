@@ -3,6 +3,9 @@
 ArsError
 ├── InputError            what the user gave is wrong: exit status 2 (also a ValueError)
 │   ├── ArgumentError     a bad value of an argument; the message names the argument and the value
+│   ├── DataError         a data file that cannot be used; the message names the file
+│   ├── ModelError        a model file that cannot be used; the message names the file
+│   ├── StoreError        a run store that cannot be used; the message names the file
 │   ├── MissingPackage    a package that an extra installs; the message has the install line
 │   └── UnknownName       a name that is not one of the known ones; the message offers the nearest
 └── RunError              a run that started well and failed: exit status 1
@@ -13,8 +16,20 @@ Each message is one sentence that says what is wrong and, after a semicolon, wha
 
 import difflib
 from collections.abc import Iterable
+from pathlib import Path
 
-__all__ = ["ArgumentError", "ArsError", "InputError", "MissingPackage", "NativeError", "RunError", "UnknownName"]
+__all__ = [
+    "ArgumentError",
+    "ArsError",
+    "DataError",
+    "InputError",
+    "MissingPackage",
+    "ModelError",
+    "NativeError",
+    "RunError",
+    "StoreError",
+    "UnknownName",
+]
 
 
 class ArsError(Exception):
@@ -36,6 +51,23 @@ class ArgumentError(InputError):
         super().__init__(f"{argument} = {value} is not valid; {requirement}")
         self.argument = argument
         self.value = value
+
+
+class _FileError(InputError):
+    def __init__(self, path: Path | str, problem: str, fix: str) -> None:
+        super().__init__(f"{path}: {problem}; {fix}")
+
+
+class DataError(_FileError):
+    """A data file that cannot be used."""
+
+
+class ModelError(_FileError):
+    """A model file that cannot be used."""
+
+
+class StoreError(_FileError):
+    """A run store that cannot be used."""
 
 
 class MissingPackage(InputError):

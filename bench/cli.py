@@ -2,12 +2,17 @@
 
 import dataclasses
 import json
+import os
+import tempfile
+from pathlib import Path
 
 import click
 import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
+from ars.bench.timing import Ratio, Timings
 from ars.command_line import Group, version_option
 
 
@@ -31,23 +36,83 @@ def sampler(dimensions: int, batch: int, rounds: int, as_json: bool) -> None:
     pairs = [(ONE_THREAD, TORCH), (ONE_THREAD, NUMPY), (TWO_THREADS, ONE_THREAD)]
     ratios = [(faster, slower, timings.ratio(faster, slower)) for faster, slower in pairs]
     if as_json:
-        report = {
-            "dimensions": dimensions,
-            "batch": batch,
-            "seconds": timings.seconds,
-            "ratios": [{"faster": f, "slower": s} | dataclasses.asdict(ratio) for f, s, ratio in ratios],
-        }
-        click.echo(json.dumps(report, indent=2))
+        click.echo(json.dumps({"dimensions": dimensions, "batch": batch} | _report(timings, ratios), indent=2))
         return
-    table = Table("", "ns a value", "± deviation", "best", title=f"{batch} noisy copies of {dimensions} values")
-    for name, seconds in timings.seconds.items():
-        ns = np.array(seconds) / values * 1e9
-        table.add_row(name, f"{ns.mean():.2f}", f"{ns.std():.2f}", f"{ns.min():.2f}")
-    console = Console()
-    console.print(table)
+    title = f"{batch} noisy copies of {dimensions} values"
+    _print_table(title, "ns a value", {name: np.array(s) / values * 1e9 for name, s in timings.seconds.items()})
+    _print_ratios(ratios, timings)
+
+
+@main.command()
+@click.option("--rounds", default=15, show_default=True, type=click.IntRange(3), help="Rounds that count.")
+@click.option("--batch", default=128, show_default=True, type=click.IntRange(1), help="Draws in a batch.")
+@click.option("--threads", type=click.IntRange(1), help="Cores to use. Default: all.")
+@click.option("--json", "as_json", is_flag=True, help="Print all times and ratios as JSON.")
+def overhead(rounds: int, batch: int, threads: int | None, as_json: bool) -> None:
+    """Time the engine against bare session.run loops on a batch that is ready."""
+    from ars.bench.networks import resnet20, small_cnn
+    from ars.bench.overhead import BARE, BARE_LANES, ENGINE, time_overhead
+
+    threads = threads or os.cpu_count() or 1
+    report = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for network, shape in ((resnet20, (3, 32, 32)), (small_cnn, (1, 28, 28))):
+            model = Path(folder) / f"{network.__name__}.onnx"
+            network(model)
+            timings = time_overhead(model, shape, batch, threads, batches=4, rounds=rounds)
+            draws = 4 * threads * batch
+            ratios = [(ENGINE, bare, timings.ratio(ENGINE, bare)) for bare in (BARE, BARE_LANES)]
+            report[network.__name__] = {"batch": batch, "threads": threads} | _report(timings, ratios)
+            if not as_json:
+                title = f"{network.__name__}, batch {batch}, {threads} threads"
+                _print_table(
+                    title, "draws a second", {name: draws / np.array(s) for name, s in timings.seconds.items()}
+                )
+                _print_ratios(ratios, timings)
+    if as_json:
+        click.echo(json.dumps(report, indent=2))
+
+
+@main.command()
+@click.option("--rounds", default=9, show_default=True, type=click.IntRange(3), help="Rounds that count.")
+@click.option("--n", default=20_000, show_default=True, type=click.IntRange(1), help="Draws that bound the share.")
+@click.option("--json", "as_json", is_flag=True, help="Print all times and ratios as JSON.")
+def generator(rounds: int, n: int, as_json: bool) -> None:
+    """Time certification with a noise generator against isotropic noise."""
+    from ars.bench.networks import noise_generator, small_cnn
+    from ars.bench.overhead import GENERATOR, ISOTROPIC, time_generator
+
+    shape = (1, 28, 28)
+    with tempfile.TemporaryDirectory() as folder:
+        model, maps = Path(folder) / "small_cnn.onnx", Path(folder) / "generator.onnx"
+        small_cnn(model)
+        noise_generator(maps, shape)
+        timings = time_generator(model, maps, shape, batch=128, n=n, rounds=rounds)
+    ratios = [(ISOTROPIC, GENERATOR, timings.ratio(ISOTROPIC, GENERATOR))]
+    if as_json:
+        click.echo(json.dumps({"n": n} | _report(timings, ratios), indent=2))
+        return
+    _print_table(f"small_cnn, n = {n}", "seconds an input", {name: np.array(s) for name, s in timings.seconds.items()})
+    _print_ratios(ratios, timings)
+
+
+def _report(timings: Timings, ratios: list[tuple[str, str, Ratio]]) -> dict[str, object]:
+    named = [{"faster": f, "slower": s} | dataclasses.asdict(ratio) for f, s, ratio in ratios]
+    return {"seconds": timings.seconds, "ratios": named}
+
+
+def _print_table(title: str, unit: str, rows: dict[str, NDArray[np.float64]]) -> None:
+    table = Table("", unit, "± deviation", "lowest", "highest", title=title)
+    for name, values in rows.items():
+        digits = 2 if values.mean() < 100 else 0
+        cells = (values.mean(), values.std(), values.min(), values.max())
+        table.add_row(name, *(f"{cell:,.{digits}f}" for cell in cells))
+    Console().print(table)
+
+
+def _print_ratios(ratios: list[tuple[str, str, Ratio]], timings: Timings) -> None:
     for faster, slower, ratio in ratios:
-        console.print(
-            f"{faster} is {ratio.median:.2f} times faster than {slower} ({ratio.low:.2f} to {ratio.high:.2f})"
-        )
+        spread = f"({ratio.low:.2f} to {ratio.high:.2f})"
+        click.echo(f"{faster} is {ratio.median:.2f} times as fast as {slower} {spread}")
     if timings.noisy:
         click.echo("The machine is noisy: stop other work, or ask for more --rounds.", err=True)

@@ -37,7 +37,13 @@ class Certificate:
     """Lower bound of the probability of the predicted class."""
     p_b: float
     """Upper bound of the probability of every other answer."""
+    selected: int
+    """The class that the n0 selection draws chose."""
+    counts: tuple[int, ...]
+    """The votes of the estimation draws: by class, and last the draws that voted for nobody."""
+    n0: int
     n: int
+    """The estimation draws used."""
     alpha: float
     two_sided: bool
     family: str
@@ -71,6 +77,7 @@ def certificate(
     counts: Sequence[int],
     selected: int,
     *,
+    n0: int,
     alpha: float,
     family: Family,
     scale: ArrayLike,
@@ -80,8 +87,8 @@ def certificate(
     """The certificate for the class `selected`, from the votes of n fresh draws.
 
     `counts` has a bin for each class and one last bin for draws that voted for nobody; that bin competes like a class.
-    `selected` must come from other draws than `counts`. If `two_sided`, alpha is split in halves between the bound of
-    pA and those of all other bins at once (Bonferroni); otherwise pB is 1 - pA.
+    `selected` must come from other draws than `counts`, `n0` of them. If `two_sided`, alpha is split in halves between
+    the bound of pA and those of all other bins at once (Bonferroni); otherwise pB is 1 - pA.
     """
     n = sum(counts)
     if not 0 <= selected < len(counts) - 1:
@@ -104,6 +111,9 @@ def certificate(
         K=K,
         p_a=p_a,
         p_b=p_b,
+        selected=selected,
+        counts=tuple(counts),
+        n0=n0,
         n=n,
         alpha=alpha,
         two_sided=two_sided,

@@ -1,9 +1,9 @@
-"""What the engine asks of a device: draws of inputs, in rows of a batch."""
+"""What the engine asks for: draws of inputs. An algorithm asks for Draws; the scheduler makes Requests of them."""
 
 from enum import IntEnum
 from typing import NamedTuple
 
-__all__ = ["MAX_DRAWS", "Phase", "Request"]
+__all__ = ["MAX_DRAWS", "Draws", "Phase", "Request"]
 
 # Noise stream 1 numbers an input's draws with 56 bits in each phase.
 MAX_DRAWS = 2**56
@@ -15,6 +15,13 @@ class Phase(IntEnum):
     SELECTION = 0
     ESTIMATION = 1
     PREDICTION = 2
+
+
+class Draws(NamedTuple):
+    """The next `number` draws of a phase, for the input that an algorithm is at work on."""
+
+    phase: Phase
+    number: int
 
 
 class Request(NamedTuple):

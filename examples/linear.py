@@ -47,6 +47,7 @@ def main() -> None:
     certificate = ars.certificate(
         counts,
         selected,
+        n0=N0,
         alpha=ALPHA,
         family=ars.FAMILIES["gaussian"],
         scale=scale,

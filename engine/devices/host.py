@@ -46,7 +46,7 @@ class Host:
         usable = usable_instructions()
         if instructions is not None and instructions not in usable:
             raise UnknownName("set of instructions", instructions, usable)
-        self.dimensions = dimensions
+        self.slots, self.dimensions = slots, dimensions
         self.family = family
         self.seed = seed
         self.instructions = instructions or usable[0]

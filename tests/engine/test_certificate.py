@@ -13,7 +13,7 @@ from ars.engine.certificate import ABSTAIN, certificate, format_radius, predicti
 from ars.errors import ArgumentError
 from ars.noise import FAMILIES, GAUSSIAN, NoiseKind, Scope
 
-SETTINGS = {"alpha": 0.001, "family": GAUSSIAN, "scale": 0.5, "kind": NoiseKind.ISOTROPIC}
+SETTINGS = {"n0": 100, "alpha": 0.001, "family": GAUSSIAN, "scale": 0.5, "kind": NoiseKind.ISOTROPIC}
 
 
 def test_the_binary_certificate_is_the_one_of_cohen_et_al():
@@ -138,6 +138,7 @@ def test_radii_are_printed_with_their_digits():
 
 
 def test_the_public_names_are_what_they_say():
-    public = """ABSTAIN FAMILIES ArsError Certificate Family NoiseKind Scope certificate family_named prediction"""
+    public = """ABSTAIN FAMILIES ArsError Certificate Family NoiseKind Scope SmoothedClassifier
+    certificate family_named load prediction"""
     assert ars.__all__ == public.split()
     assert all(hasattr(ars, name) for name in ars.__all__)

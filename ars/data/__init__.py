@@ -1,0 +1,105 @@
+"""Data sources: labelled images as float32 arrays in channels x height x width, in pixel units.
+
+Integer images are divided by 255; float images are taken as they are. `open_data` finds the right source:
+
+    fashion-mnist:test      the idx files of Debian's package dataset-fashion-mnist (also :train)
+    images.npz              arrays x (n, ...) and, if there, y (n,)
+    t10k-images-idx3-ubyte  an idx file of images (also .gz), the labels in the file beside it
+    folder/                 a folder of images for each class
+    cifar-10-batches-bin/   CIFAR-10's binary test batch, or one .bin file of it
+    cat.png                 one image
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ars.errors import ArgumentError, DataError
+
+__all__ = ["Dataset", "Example", "ImageSize", "open_data", "select"]
+
+
+@dataclass(frozen=True)
+class Example:
+    """One input with its class, where that is known."""
+
+    x: NDArray[np.float32]
+    label: int | None
+
+
+class Dataset(Protocol):
+    """A numbered sequence of examples."""
+
+    name: str
+    classes: list[str] | None
+    """The names of the classes in the order of their labels, where the data has names."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> Example:
+        """Raises DataError, naming the file, where that example cannot be read."""
+        ...
+
+    def fingerprint(self) -> str:
+        """A hash that changes when the data changes."""
+        ...
+
+
+@dataclass(frozen=True)
+class ImageSize:
+    """How images are brought to one size: the shorter side to `resize`, then the middle `crop` x `crop`."""
+
+    resize: int | None = None
+    crop: int | None = None
+
+
+def open_data(spec: str, size: ImageSize | None = None, classes_file: Path | None = None) -> Dataset:
+    """The data that `spec` names (see the module)."""
+    from ars.data.arrays import Npz
+    from ars.data.cifar import CifarBatch
+    from ars.data.idx import IdxFiles, fashion_mnist
+    from ars.data.images import IMAGE_SUFFIXES, ImageFolder, OneImage
+
+    size = size or ImageSize()
+    if spec.partition(":")[0] == "fashion-mnist":
+        return fashion_mnist(spec.partition(":")[2] or "test")
+    path = Path(spec)
+    if not path.exists():
+        raise DataError(path, "there is no such file or folder", "give a path, or fashion-mnist:test")
+    if path.is_dir():
+        if (path / "test_batch.bin").exists():
+            return CifarBatch(path / "test_batch.bin")
+        return ImageFolder(path, size, classes_file)
+    if path.suffix == ".npz":
+        return Npz(path)
+    if path.suffix == ".bin":
+        return CifarBatch(path)
+    if path.suffix.lower() in IMAGE_SUFFIXES:
+        return OneImage(path, size)
+    if "-idx3-ubyte" in path.name or "-idx3.ubyte" in path.name:
+        return IdxFiles(path)
+    kinds = ".npz, .bin (CIFAR-10), idx3-ubyte, an image, or a folder of images by class"
+    raise DataError(path, "its name is of no kind that is read", f"use one of {kinds}")
+
+
+def select(total: int, *, skip: int = 0, most: int | None = None, only: str | None = None) -> list[int]:
+    """The input ids of a run: `only` is like "3,17,200-300"; then `skip` of them are left out and `most` are kept."""
+    chosen = list(range(total)) if only is None else _parse_ranges(only, total)
+    return chosen[skip:][:most]
+
+
+def _parse_ranges(text: str, total: int) -> list[int]:
+    chosen: dict[int, None] = {}
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        try:
+            low, high = int(first), int(last if dash else first)
+        except ValueError:
+            raise ArgumentError("only", text, 'it is a list like "3,17,200-300"') from None
+        if not low <= high < total:
+            raise ArgumentError("only", part.strip(), f"the data has the inputs 0 to {total - 1}")
+        chosen.update(dict.fromkeys(range(low, high + 1)))
+    return list(chosen)

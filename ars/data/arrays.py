@@ -1,0 +1,44 @@
+"""Arrays in an .npz file: x (n, ...) and, if there, y (n,)."""
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from ars.data import Example
+from ars.data.pixels import file_sha256, to_pixels
+from ars.errors import DataError
+
+__all__ = ["Npz"]
+
+
+class Npz:
+    classes: list[str] | None = None
+
+    def __init__(self, path: Path) -> None:
+        self.name = path.name
+        self._path = path
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                if "x" not in arrays:
+                    found = f"it has no array x, only {', '.join(arrays) or 'nothing'}"
+                    raise DataError(path, found, "name the images x and their labels y")
+                self._x, self._y = arrays["x"], arrays.get("y")
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise DataError(path, f"it cannot be read ({error})", "write it again with numpy.savez") from error
+        if self._x.ndim < 2 or len(self._x) == 0:
+            raise DataError(path, f"x has the shape {self._x.shape}", "it must hold inputs along its first axis")
+        y = self._y
+        if y is not None and (y.shape != (len(self._x),) or not np.issubdtype(y.dtype, np.integer)):
+            found = f"y is {y.dtype} of shape {y.shape} for {len(self._x)} inputs"
+            raise DataError(path, found, "y must hold one integer label for each input")
+
+    def __len__(self) -> int:
+        return len(self._x)
+
+    def __getitem__(self, index: int) -> Example:
+        label = None if self._y is None else int(self._y[index])
+        return Example(to_pixels(self._x[index], self._path), label)
+
+    def fingerprint(self) -> str:
+        return file_sha256(self._path)

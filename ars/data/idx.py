@@ -1,0 +1,83 @@
+"""idx files, the format of MNIST and Fashion-MNIST."""
+
+import gzip
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ars.data import Example
+from ars.data.pixels import file_sha256, to_pixels
+from ars.errors import DataError, UnknownName
+
+__all__ = ["IdxFiles", "fashion_mnist"]
+
+FASHION_MNIST_CLASSES = [
+    "T-shirt/top",
+    "Trouser",
+    "Pullover",
+    "Dress",
+    "Coat",
+    "Sandal",
+    "Shirt",
+    "Sneaker",
+    "Bag",
+    "Ankle boot",
+]
+FASHION_MNIST_FOLDER = Path("/usr/share/datasets/fashion-mnist")
+_SPLITS = {"train": "train", "test": "t10k"}
+
+
+class IdxFiles:
+    """Images from an idx3-ubyte file and labels from the idx1-ubyte file beside it."""
+
+    def __init__(self, images: Path, classes: list[str] | None = None) -> None:
+        self.name = images.name
+        self.classes = classes
+        self._images_path = images
+        self._labels_path = images.with_name(images.name.replace("images", "labels").replace("idx3", "idx1"))
+        self._images = _read_idx(images, 3)
+        self._labels = _read_idx(self._labels_path, 1)
+        if len(self._images) != len(self._labels):
+            found = f"it has {len(self._labels)} labels for {len(self._images)} images"
+            raise DataError(self._labels_path, found, "use the two files of one split")
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def __getitem__(self, index: int) -> Example:
+        return Example(to_pixels(self._images[index][np.newaxis], self._images_path), int(self._labels[index]))
+
+    def fingerprint(self) -> str:
+        return file_sha256(self._images_path) + file_sha256(self._labels_path)
+
+
+def fashion_mnist(split: str) -> IdxFiles:
+    """Fashion-MNIST as Debian's package dataset-fashion-mnist installs it."""
+    if split not in _SPLITS:
+        raise UnknownName("split of fashion-mnist", split, _SPLITS)
+    stem = FASHION_MNIST_FOLDER / f"{_SPLITS[split]}-images-idx3-ubyte"
+    for path in (stem, stem.with_name(stem.name + ".gz")):
+        if path.exists():
+            source = IdxFiles(path, FASHION_MNIST_CLASSES)
+            source.name = f"fashion-mnist:{split}"
+            return source
+    fix = "run `apt install dataset-fashion-mnist`, or give the path of an idx file of images"
+    raise DataError(stem, "there is no such file", fix)
+
+
+def _read_idx(path: Path, axes: int) -> NDArray[np.uint8]:
+    try:
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (OSError, EOFError, zlib.error) as error:
+        fix = "give a file of images, with the file of labels beside it"
+        raise DataError(path, f"it cannot be read ({error})", fix) from error
+    header = 4 + 4 * axes
+    if len(data) < header or data[:4] != bytes([0, 0, 8, axes]):
+        raise DataError(path, f"it is not an idx{axes}-ubyte file", "fetch it again")
+    shape = struct.unpack(f">{axes}I", data[4:header])
+    if len(data) != header + int(np.prod(shape)):
+        raise DataError(path, f"it is cut short: its header promises the shape {shape}", "fetch it again")
+    return np.frombuffer(data, np.uint8, offset=header).reshape(shape)

@@ -1,0 +1,102 @@
+"""Image files: a folder of them for each class, or a single one."""
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+
+from ars.data import Example, ImageSize
+from ars.data.pixels import file_sha256, to_pixels
+from ars.errors import DataError
+
+__all__ = ["IMAGE_SUFFIXES", "ImageFolder", "OneImage"]
+
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg")
+
+
+class ImageFolder:
+    """A folder of images for each class. Classes are in the order of their names, or of the lines of a file."""
+
+    def __init__(self, path: Path, size: ImageSize, classes_file: Path | None = None) -> None:
+        self.name = path.name or str(path)
+        self._path, self._size = path, size
+        folders = sorted(
+            folder.name for folder in path.iterdir() if folder.is_dir() and not folder.name.startswith(".")
+        )
+        self.classes: list[str] | None = _read_classes(classes_file, folders, path) if classes_file else folders
+        self._files = [
+            (file, label)
+            for label, name in enumerate(self.classes)
+            for file in sorted((path / name).glob("*"))
+            if file.suffix.lower() in IMAGE_SUFFIXES
+        ]
+        if not self._files:
+            raise DataError(
+                path, "it has no folders with PNG or JPEG images", "put each class's images in a folder of its own"
+            )
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def __getitem__(self, index: int) -> Example:
+        file, label = self._files[index]
+        return Example(_read_image(file, self._size), label)
+
+    def fingerprint(self) -> str:
+        listing = [f"{file.relative_to(self._path)} {file.stat().st_size} {label}" for file, label in self._files]
+        return hashlib.sha256("\n".join([str(self._size), *listing]).encode()).hexdigest()
+
+
+class OneImage:
+    """A single image file, whose class nobody has said."""
+
+    classes: list[str] | None = None
+
+    def __init__(self, path: Path, size: ImageSize) -> None:
+        self.name = path.name
+        self._path, self._size = path, size
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> Example:
+        return Example(_read_image(self._path, self._size), None)
+
+    def fingerprint(self) -> str:
+        return hashlib.sha256(f"{self._size} {file_sha256(self._path)}".encode()).hexdigest()
+
+
+def _read_classes(file: Path, folders: list[str], path: Path) -> list[str]:
+    try:
+        classes = [line.strip() for line in file.read_text().splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(file, f"it cannot be read ({error})", "give a text file with one class name a line") from error
+    missing = sorted(set(folders) - set(classes))
+    if missing:
+        raise DataError(file, f"it does not name the class {missing[0]!r} of {path}", "name every folder, one a line")
+    return classes
+
+
+def _read_image(path: Path, size: ImageSize) -> NDArray[np.float32]:
+    try:
+        with Image.open(path) as file:
+            image: Image.Image = file if file.mode in ("L", "RGB") else file.convert("RGB")
+            values = np.asarray(_fit(image, size))
+    except (OSError, UnidentifiedImageError, SyntaxError, ValueError) as error:
+        raise DataError(path, f"it is not a readable image ({error})", "replace it, or pass --on-error skip") from error
+    return to_pixels(values[np.newaxis] if values.ndim == 2 else values.transpose(2, 0, 1), path)
+
+
+def _fit(image: Image.Image, size: ImageSize) -> Image.Image:
+    if size.resize:
+        shorter = min(image.size)
+        width, height = (round(side * size.resize / shorter) for side in image.size)
+        image = image.resize((width, height), Image.Resampling.BILINEAR)
+    if size.crop:
+        if min(image.size) < size.crop:
+            raise ValueError(f"its {image.width} x {image.height} pixels are fewer than the crop of {size.crop}")
+        left, top = (image.width - size.crop) // 2, (image.height - size.crop) // 2
+        image = image.crop((left, top, left + size.crop, top + size.crop))
+    return image

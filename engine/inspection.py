@@ -1,0 +1,63 @@
+"""What a file is, and what this machine can run."""
+
+import importlib
+import os
+from pathlib import Path
+
+from ars.data.pixels import file_sha256
+from ars.engine.devices.host import usable_instructions
+from ars.engine.store import read_records, read_settings
+from ars.engine.summary import summarize
+from ars.errors import ArsError
+from ars.manifest import manifest_beside
+
+__all__ = ["inspect_model", "inspect_store", "list_parts"]
+
+Facts = dict[str, object]
+
+
+def inspect_model(path: Path) -> Facts:
+    """What a classifier takes and gives, and what its manifest says of it."""
+    from ars.engine.runners.onnxruntime import OnnxRuntime
+
+    runner = OnnxRuntime(path)
+    facts: Facts = {
+        "file": str(path),
+        "sha256": file_sha256(path),
+        "input": " x ".join(str(side or "any") for side in runner.shape),
+        "batch": runner.fixed_batch or "any",
+        "classes": runner.classes,
+    }
+    manifest = manifest_beside(path)
+    if manifest is None:
+        return facts | {"manifest": "none: give --sigma or --noise to certify"}
+    noise = manifest.noise
+    return facts | {
+        "names": ", ".join(manifest.classes),
+        "noise": f"{noise.family}, {noise.kind}, sigma0 {noise.sigma0}",
+        "scope": noise.kind.scope.value,
+    }
+
+
+def inspect_store(path: Path) -> Facts:
+    """The settings of a run and how far it is."""
+    settings, environment, _ = read_settings(path)
+    summary = summarize(read_records(path))
+    return {"file": str(path), "certified": summary.inputs, "draws": summary.draws, **environment, **settings}
+
+
+def list_parts() -> list[tuple[str, str, str]]:
+    """Each device and runner: its name, whether it is ready, and details or what to do."""
+    parts = []
+    try:
+        fastest, *others = usable_instructions()
+        parts.append(("host", "ready", f"{os.cpu_count()} cores, noise by {fastest} (also here: {', '.join(others)})"))
+    except ArsError as error:
+        parts.append(("host", "missing", str(error)))
+    for name in ("onnxruntime",):
+        try:
+            module = importlib.import_module(f"ars.engine.runners.{name}")
+            parts.append((name, "ready", f"version {module.version}"))
+        except ArsError as error:
+            parts.append((name, "missing", str(error)))
+    return parts

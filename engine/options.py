@@ -1,0 +1,110 @@
+"""The options that several commands share: which model, and which data."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ars.data import Dataset, ImageSize, open_data, select
+from ars.engine.smoothed import SmoothedClassifier, load
+
+__all__ = ["DataOptions", "ModelOptions", "data_options", "model_options"]
+
+Command = Callable[..., None]
+FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+class BatchSize(click.ParamType[int | None]):
+    """A number, or auto, which is None."""
+
+    name = "N|auto"
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> int | None:
+        return None if value in (None, "auto") else int(click.IntRange(1).convert(value, parameter, context))
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    engine: Path
+    sigma: float | None
+    noise: Path | None
+    family: str | None
+    batch: int | None
+    threads: int | None
+    seed: int
+
+    def load(self, batch: int | None) -> SmoothedClassifier:
+        return load(
+            self.engine,
+            sigma=self.sigma,
+            noise=self.noise,
+            family=self.family,
+            batch=batch,
+            threads=self.threads,
+            seed=self.seed,
+        )
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    data: str
+    resize: int | None
+    crop: int | None
+    classes: Path | None
+    skip: int
+    max: int | None
+    only: str | None
+    on_error: str
+
+    def open(self) -> tuple[Dataset, list[int]]:
+        """The data, and the numbers of the chosen inputs."""
+        data = open_data(self.data, ImageSize(self.resize, self.crop), self.classes)
+        return data, select(len(data), skip=self.skip, most=self.max, only=self.only)
+
+
+def _gather(group: type, argument: str, *options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """A decorator that adds options to a command and hands them over as one object."""
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def gathered(**given: Any) -> None:
+            values = {field.name: given.pop(field.name) for field in fields(group)}
+            command(**{argument: group(**values)}, **given)
+
+        decorated: Command = gathered
+        for option in reversed(options):
+            decorated = option(decorated)
+        return decorated
+
+    return decorate
+
+
+model_options = _gather(
+    ModelOptions,
+    "model",
+    click.option("--engine", required=True, type=FILE, help="The classifier, an ONNX file."),
+    click.option("--sigma", type=float, help="Isotropic noise of this scale, in pixel units."),
+    click.option("--noise", type=FILE, help="A noise generator (.onnx), or maps named mean and scale (.npz)."),
+    click.option("--family", help="gaussian, laplace or uniform. Default: the manifest's, or gaussian."),
+    click.option("--batch", type=BatchSize(), default="auto", help="Draws in a batch. Default: the fastest, measured."),
+    click.option("--threads", type=click.IntRange(1), help="Batches at work side by side. Default: the cores."),
+    click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, show_default=True, help="Decides the noise."),
+)
+
+data_options = _gather(
+    DataOptions,
+    "data",
+    click.option("--data", required=True, help="fashion-mnist:test, .npz, idx file, CIFAR-10 .bin, folder, or image."),
+    click.option("--resize", type=click.IntRange(1), help="Bring an image's shorter side to this."),
+    click.option("--crop", type=click.IntRange(1), help="Then cut this square from its middle."),
+    click.option("--classes", type=FILE, help="A folder's class names in label order, one a line."),
+    click.option("--skip", type=click.IntRange(0), default=0, help="Leave out the first so many inputs."),
+    click.option("--max", type=click.IntRange(1), help="Take at most so many."),
+    click.option("--only", help='Take only these, like "3,17,200-300".'),
+    click.option(
+        "--on-error", type=click.Choice(["fail", "skip"]), default="fail", show_default=True, help="Bad inputs."
+    ),
+)

@@ -1,0 +1,97 @@
+"""A certification run: the inputs of a data source through a smoothed classifier into a store."""
+
+import hashlib
+import importlib.metadata
+import platform
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ars.data import Dataset
+from ars.engine.smoothed import SmoothedClassifier
+from ars.engine.store import Record, Settings, Store
+from ars.errors import DataError
+
+__all__ = ["certify_run", "environment_of", "read_examples", "settings_of"]
+
+NOISE_STREAM = 1
+
+
+def settings_of(
+    classifier: SmoothedClassifier, data: Dataset, *, n0: int, n: int, alpha: float, two_sided: bool
+) -> dict[str, str | int | float | bool | None]:
+    """Everything that decides the certificates."""
+    return {
+        "engine": classifier.sha256,
+        "runner": classifier.runner.name,
+        "data": data.fingerprint(),
+        "family": classifier.family.name,
+        "kind": classifier.noise.kind.value,
+        **classifier.noise.settings,
+        "n0": n0,
+        "n": n,
+        "alpha": alpha,
+        "two_sided": two_sided,
+        "stopping": "fixed",
+        "seed": classifier.seed,
+        "batch": classifier.batch,
+        "noise_stream": NOISE_STREAM,
+    }
+
+
+def environment_of(data: Dataset) -> dict[str, str | int | float | bool | None]:
+    """What the run happened on: for the record, and free to change between a run and its resume."""
+    return {
+        "data_name": data.name,
+        "ars": importlib.metadata.version("ars"),
+        "onnxruntime": importlib.metadata.version("onnxruntime"),
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def read_examples(
+    data: Dataset, ids: Sequence[int], classes: int, on_bad_input: Callable[[DataError], None] | None
+) -> Iterator[tuple[int, NDArray[np.float32], int | None]]:
+    """The chosen inputs with their labels. A bad one is passed to `on_bad_input` and left out, or ends the run."""
+    for idx in ids:
+        try:
+            example = data[idx]
+            if example.label is not None and not 0 <= example.label < classes:
+                found = f"input {idx} has the label {example.label}, and the model has {classes} classes"
+                raise DataError(data.name, found, "use the data that the model was made for")
+        except DataError as error:
+            if on_bad_input is None:
+                raise
+            on_bad_input(error)
+        else:
+            yield idx, example.x, example.label
+
+
+def certify_run(
+    classifier: SmoothedClassifier,
+    examples: Iterator[tuple[int, NDArray[np.float32], int | None]],
+    store: Store,
+    settings: Settings,
+) -> Iterator[Record]:
+    """Certify the examples; each record has been committed to the store when it is yielded."""
+    labels: dict[int, tuple[int | None, str]] = {}
+
+    def numbered() -> Iterator[tuple[int, NDArray[np.float32]]]:
+        for idx, x, label in examples:
+            labels[idx] = (label, hashlib.sha256(x.tobytes()).hexdigest())
+            yield idx, x
+
+    finished = classifier.certify_many(
+        numbered(),
+        n0=int(settings["n0"] or 0),
+        n=int(settings["n"] or 0),
+        alpha=float(settings["alpha"] or 0),
+        two_sided=bool(settings["two_sided"]),
+    )
+    for one in finished:
+        label, sha256 = labels.pop(one.input_id)
+        record = Record(one.input_id, label, one.result, one.draws, one.seconds, sha256)
+        store.add(record)
+        yield record

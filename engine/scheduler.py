@@ -1,0 +1,147 @@
+"""Runs the procedures of many inputs at once and packs their draws into full batches.
+
+The oldest input's draws go first, so that inputs finish, and free their slots, in about the order they came; new inputs
+are admitted when a batch would not be full without them. A batch that is not full is run only when nothing can fill it
+and a lane is idle.
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ars.engine.algorithms import Procedure
+from ars.engine.lanes import BatchVotes, Lanes
+from ars.engine.requests import Phase, Request
+from ars.errors import RunError
+
+__all__ = ["Finished", "Job", "run"]
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Job(Generic[Result]):
+    """An input with its noise maps, and the procedure to run on it."""
+
+    input_id: int
+    x: NDArray[np.float32]
+    mean: NDArray[np.float32]
+    scale: NDArray[np.float32]
+    procedure: Procedure[Result]
+
+
+@dataclass(frozen=True)
+class Finished(Generic[Result]):
+    input_id: int
+    result: Result
+    draws: int
+    seconds: float
+    """The input's share of the run's wall clock: its rows' share of its batches' time, divided by the lanes."""
+
+
+def run(lanes: Lanes, jobs: Iterator[Job[Result]]) -> Iterator[Finished[Result]]:
+    """The results of all jobs, each as soon as it is known."""
+    scheduler = _Scheduler(lanes, jobs)
+    while scheduler.submit_batches():
+        yield from scheduler.collect()
+
+
+@dataclass
+class _Active(Generic[Result]):
+    """An input under way, and what its procedure has asked for: draws to submit, and draws whose votes are not back."""
+
+    job: Job[Result]
+    slot: int
+    phase: Phase = Phase.SELECTION
+    to_submit: int = 0
+    to_come: int = 0
+    votes: NDArray[np.int64] | None = None
+    next_draw: dict[Phase, int] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def advance(self) -> None:
+        """Send the procedure the votes that it asked for, and take its next wish; StopIteration holds its result."""
+        try:
+            wish = self.job.procedure.send(self.votes)  # type: ignore[arg-type]  # None starts a generator
+        except RunError as error:
+            raise RunError(f"input {self.job.input_id}: {error}") from error
+        self.phase, self.to_submit, self.to_come, self.votes = wish.phase, wish.number, wish.number, None
+
+    def take(self, most: int) -> Request:
+        draws = min(most, self.to_submit)
+        first = self.next_draw.get(self.phase, 0)
+        self.next_draw[self.phase] = first + draws
+        self.to_submit -= draws
+        return Request(self.slot, self.job.input_id, self.phase, first, draws)
+
+    def receive(self, counts: NDArray[np.int64]) -> None:
+        self.votes = counts.copy() if self.votes is None else self.votes + counts
+        self.to_come -= int(counts.sum())
+
+
+class _Scheduler(Generic[Result]):
+    def __init__(self, lanes: Lanes, jobs: Iterator[Job[Result]]) -> None:
+        self._lanes = lanes
+        self._jobs: Iterator[Job[Result]] | None = jobs
+        self._free = list(range(lanes.device.slots))
+        self._active: dict[int, _Active[Result]] = {}  # by slot, the oldest first
+        self._flying: set[Future[BatchVotes]] = set()
+
+    def submit_batches(self) -> bool:
+        """Keep two batches a lane on their way, one at work and one waiting; whether any is."""
+        while len(self._flying) < 2 * self._lanes.lanes:
+            waiting = self._admit()
+            if waiting == 0 or (waiting < self._lanes.batch and len(self._flying) >= self._lanes.lanes):
+                break
+            self._flying.add(self._lanes.submit(self._pack()))
+        return bool(self._flying)
+
+    def collect(self) -> Iterator[Finished[Result]]:
+        """Wait for a batch, hand its votes out, and let the inputs that have all theirs go on."""
+        done, self._flying = wait(self._flying, return_when=FIRST_COMPLETED)
+        for future in done:
+            votes = future.result()
+            rows = int(votes.counts.sum())
+            for request, counts in zip(votes.requests, votes.counts, strict=True):
+                active = self._active[request.slot]
+                if int(counts.sum()) != request.draws:
+                    raise RunError(f"input {request.input_id}: {request.draws} draws gave {counts.sum()} votes")
+                active.receive(counts)
+                active.seconds += votes.seconds * request.draws / rows / self._lanes.lanes
+                if active.to_come == 0:
+                    yield from self._advance(active)
+
+    def _advance(self, active: _Active[Result]) -> Iterator[Finished[Result]]:
+        try:
+            active.advance()
+        except StopIteration as stop:
+            del self._active[active.slot]
+            self._free.append(active.slot)
+            yield Finished(active.job.input_id, stop.value, sum(active.next_draw.values()), active.seconds)
+
+    def _admit(self) -> int:
+        """Load inputs until a batch can be filled; how many draws wait to be submitted."""
+        waiting = sum(active.to_submit for active in self._active.values())
+        while waiting < self._lanes.batch and self._jobs is not None and self._free:
+            job = next(self._jobs, None)
+            if job is None:
+                self._jobs = None
+                break
+            active = _Active(job, self._free.pop())
+            self._lanes.device.load(active.slot, job.x, job.mean, job.scale)
+            self._active[active.slot] = active
+            active.advance()
+            waiting += active.to_submit
+        return waiting
+
+    def _pack(self) -> list[Request]:
+        requests, room = [], self._lanes.batch
+        for active in self._active.values():
+            if active.to_submit and room:
+                requests.append(active.take(room))
+                room -= requests[-1].draws
+        return requests

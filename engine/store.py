@@ -1,0 +1,224 @@
+"""The run store: one SQLite file a run, with every setting that decides the result and a row for each certified input.
+
+Inputs are committed one by one, so a killed run loses only the inputs that were in flight. One process writes a store
+at a time; any number may read it meanwhile.
+"""
+
+import fcntl
+import json
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from ars.engine.certificate import Certificate
+from ars.errors import RunError, StoreError
+from ars.noise import Scope
+
+__all__ = ["Record", "Settings", "Store", "read_records", "read_settings"]
+
+FORMAT = 1
+
+Settings = Mapping[str, str | int | float | bool | None]
+
+_SCHEMA = """
+CREATE TABLE run (format INTEGER NOT NULL, settings TEXT NOT NULL, environment TEXT NOT NULL, classes TEXT NOT NULL);
+CREATE TABLE certificates (
+    idx INTEGER PRIMARY KEY, label INTEGER, predict INTEGER NOT NULL, radius REAL NOT NULL, seconds REAL NOT NULL,
+    p_a REAL NOT NULL, p_b REAL NOT NULL, selected INTEGER NOT NULL, counts TEXT NOT NULL, n0 INTEGER NOT NULL,
+    n INTEGER NOT NULL, draws INTEGER NOT NULL, K REAL NOT NULL, sigma_min REAL NOT NULL, sigma_geomean REAL NOT NULL,
+    scope TEXT NOT NULL, alpha REAL NOT NULL, two_sided INTEGER NOT NULL, family TEXT NOT NULL,
+    input_sha256 TEXT NOT NULL
+);
+"""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One certified input."""
+
+    idx: int
+    label: int | None
+    certificate: Certificate
+    draws: int
+    seconds: float
+    input_sha256: str
+
+    @property
+    def correct(self) -> bool | None:
+        """Whether the certificate is for the right class; unknown without a label."""
+        return None if self.label is None else self.certificate.predicted == self.label
+
+
+class Store:
+    """A store open for writing, by this process alone. Opening one that exists goes on with its run."""
+
+    def __init__(self, path: Path, settings: Settings, environment: Settings, classes: list[str] | None) -> None:
+        self.path = path
+        self._lock = _lock(path)
+        self._database = _connect(path)
+        try:
+            if _is_store(self._database, path):
+                _check_settings(path, self._database, settings)
+            else:
+                self._database.execute("PRAGMA journal_mode = WAL")
+                with self._database:
+                    self._database.executescript("BEGIN;" + _SCHEMA)
+                    row = (FORMAT, json.dumps(dict(settings)), json.dumps(dict(environment)), json.dumps(classes))
+                    self._database.execute("INSERT INTO run VALUES (?, ?, ?, ?)", row)
+            # In WAL mode a killed process loses no commit; only a power failure can lose the last ones.
+            self._database.execute("PRAGMA synchronous = NORMAL")
+        except sqlite3.Error as error:
+            self.close()
+            raise StoreError(path, f"it cannot be written ({error})", "choose another --out") from error
+        except StoreError:
+            self.close()
+            raise
+
+    def done(self) -> set[int]:
+        """The inputs that are certified already."""
+        return {idx for (idx,) in self._database.execute("SELECT idx FROM certificates")}
+
+    def add(self, record: Record) -> None:
+        """Commit one certified input."""
+        certificate = record.certificate
+        row = {
+            "idx": record.idx,
+            "label": record.label,
+            "predict": certificate.predicted,
+            "radius": certificate.radius,
+            "seconds": record.seconds,
+            "p_a": certificate.p_a,
+            "p_b": certificate.p_b,
+            "selected": certificate.selected,
+            "counts": json.dumps(certificate.counts),
+            "n0": certificate.n0,
+            "n": certificate.n,
+            "draws": record.draws,
+            "K": certificate.K,
+            "sigma_min": certificate.sigma_min,
+            "sigma_geomean": certificate.sigma_geomean,
+            "scope": certificate.scope.value,
+            "alpha": certificate.alpha,
+            "two_sided": certificate.two_sided,
+            "family": certificate.family,
+            "input_sha256": record.input_sha256,
+        }
+        names = ", ".join(row)
+        places = ", ".join(f":{name}" for name in row)
+        try:
+            with self._database:
+                self._database.execute(f"INSERT INTO certificates ({names}) VALUES ({places})", row)
+        except sqlite3.Error as error:
+            fix = "make room and run the same command again; what is certified is kept"
+            raise RunError(f"{self.path}: input {record.idx} cannot be written ({error}); {fix}") from error
+
+    def close(self) -> None:
+        self._database.close()
+        os.close(self._lock)  # the last: closing it would drop SQLite's own locks on the file
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def read_settings(path: Path) -> tuple[dict[str, object], dict[str, object], list[str] | None]:
+    """The settings of a run, the environment that it started in, and the names of its classes."""
+    database = _open_to_read(path)
+    try:
+        _, settings, environment, classes = database.execute("SELECT * FROM run").fetchone()
+        return json.loads(settings), json.loads(environment), json.loads(classes)
+    finally:
+        database.close()
+
+
+def read_records(path: Path) -> Iterator[Record]:
+    """The certified inputs of a run, in the order of their numbers."""
+    database = _open_to_read(path)
+    database.row_factory = sqlite3.Row
+    try:
+        for row in database.execute("SELECT * FROM certificates ORDER BY idx"):
+            certificate = Certificate(
+                predicted=row["predict"],
+                radius=row["radius"],
+                K=row["K"],
+                p_a=row["p_a"],
+                p_b=row["p_b"],
+                selected=row["selected"],
+                counts=tuple(json.loads(row["counts"])),
+                n0=row["n0"],
+                n=row["n"],
+                alpha=row["alpha"],
+                two_sided=bool(row["two_sided"]),
+                family=row["family"],
+                scope=Scope(row["scope"]),
+                sigma_min=row["sigma_min"],
+                sigma_geomean=row["sigma_geomean"],
+            )
+            yield Record(row["idx"], row["label"], certificate, row["draws"], row["seconds"], row["input_sha256"])
+    finally:
+        database.close()
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(path, timeout=10)
+
+
+def _open_to_read(path: Path) -> sqlite3.Connection:
+    if not path.exists():
+        raise StoreError(path, "there is no such file", "`ars-engine certify --out` writes one")
+    database = _connect(path)
+    try:
+        if not _is_store(database, path):
+            raise StoreError(path, "it is not a run store", "give a file that `ars-engine certify` wrote")
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _is_store(database: sqlite3.Connection, path: Path) -> bool:
+    """Whether the file is a store of this format; False if it is empty."""
+    try:
+        names = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if not names:
+            return False
+        if not {"run", "certificates"} <= names:
+            raise StoreError(path, "it is a database, but not a run store", "choose another file")
+        (found,) = database.execute("SELECT format FROM run").fetchone()
+    except (sqlite3.DatabaseError, TypeError) as error:
+        raise StoreError(path, f"it is not a run store ({error})", "choose another file") from error
+    if found != FORMAT:
+        raise StoreError(
+            path, f"its format is {found}, and this version reads {FORMAT}", "use the version that wrote it"
+        )
+    return True
+
+
+def _check_settings(path: Path, database: sqlite3.Connection, settings: Settings) -> None:
+    (stored_text,) = database.execute("SELECT settings FROM run").fetchone()
+    stored, given = json.loads(stored_text), json.loads(json.dumps(dict(settings)))
+    for name in [*stored, *given]:
+        if stored.get(name) != given.get(name):
+            found = f"it holds a run with {name} = {stored.get(name)}, and this one has {given.get(name)}"
+            raise StoreError(path, found, "choose another --out, or give the same settings")
+
+
+def _lock(path: Path) -> int:
+    """A lock that goes when the process does, however it ends. SQLite's own locks are of another kind."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise StoreError(path, f"it cannot be written ({error.strerror})", "choose another --out") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        raise StoreError(path, "another process is writing it", "wait for it, or choose another --out") from error
+    return descriptor

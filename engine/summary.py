@@ -1,0 +1,46 @@
+"""What a run says as a whole: certified accuracy by radius, the average certified radius, and its cost."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ars.engine.store import Record
+
+__all__ = ["RADII", "Summary", "summarize"]
+
+RADII = tuple(i * 0.25 for i in range(15))
+"""The field's grid."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    inputs: int
+    labelled: int
+    abstained: int
+    certified_accuracy: dict[float, float]
+    """By radius: the share of labelled inputs whose certificate is for the right class and at least that large."""
+    average_certified_radius: float
+    """Over labelled inputs; wrong and abstained ones count 0 (ACR)."""
+    nobody: int
+    """Draws whose logits were not finite."""
+    draws: int
+    seconds: float
+
+
+def summarize(records: Iterable[Record]) -> Summary:
+    records = list(records)
+    labelled = [record for record in records if record.label is not None]
+    radii = [record.certificate.radius if record.correct else None for record in labelled]
+
+    def share(radius: float) -> float:
+        return sum(found is not None and found >= radius for found in radii) / len(radii)
+
+    return Summary(
+        inputs=len(records),
+        labelled=len(labelled),
+        abstained=sum(record.certificate.abstained for record in records),
+        certified_accuracy={radius: share(radius) for radius in RADII} if radii else {},
+        average_certified_radius=sum(radius or 0.0 for radius in radii) / len(radii) if radii else 0.0,
+        nobody=sum(record.certificate.counts[-1] for record in records),
+        draws=sum(record.draws for record in records),
+        seconds=sum(record.seconds for record in records),
+    )

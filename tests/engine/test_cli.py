@@ -1,0 +1,412 @@
+"""`ars-engine` as a user meets it: certify, resume, kill, results, and each kind of bad input."""
+
+import csv
+import io
+import json
+import os
+import pty
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import models
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from PIL import Image
+from scipy.stats import beta, norm
+
+import ars
+from ars.data.pixels import file_sha256
+from ars.engine.cli import main
+from ars.engine.store import read_records
+from ars.manifest import Manifest, ModelFile, NoiseSettings
+from ars.noise import NoiseKind
+
+ENGINE = Path(sys.executable).parent / "ars-engine"
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path, monkeypatch):
+    """A classifier, and data whose labels are what it says of the clean inputs."""
+    monkeypatch.chdir(tmp_path)
+    models.linear(Path("model.onnx"))
+    rng = np.random.default_rng(1)
+    x = rng.random((40, 1, 4, 4), dtype=np.float32)
+    from ars.engine.runners.onnxruntime import OnnxRuntime
+
+    np.savez("data.npz", x=x, y=OnnxRuntime(Path("model.onnx")).run(x).argmax(1))
+    return tmp_path
+
+
+def certify(*arguments, engine="model.onnx", data="data.npz", n=200):
+    given = ["certify", "--engine", engine, "--data", data, "--n", str(n), "--n0", "10", "--batch", "64"]
+    return CliRunner().invoke(main, [*given, "--sigma", "0.1", "--out", "run.sqlite", *arguments])
+
+
+def records(path="run.sqlite"):
+    """What decides the results, without the times."""
+    return [(one.idx, one.label, one.certificate, one.draws, one.input_sha256) for one in read_records(Path(path))]
+
+
+def refused(result, *parts, status=2):
+    assert result.exit_code == status, result.output
+    assert result.stderr.startswith("Error: ") or "\nError: " in result.stderr
+    assert "Traceback" not in result.output
+    for part in parts:
+        assert part in result.stderr
+    return result
+
+
+def test_a_run_certifies_every_input_and_says_how_well():
+    result = certify()
+    assert result.exit_code == 0, result.output
+    assert "40 inputs certified" in result.stdout
+    assert "certified accuracy at radius 0.00" in result.stdout
+    assert "average certified radius" in result.stdout
+    assert [row[0] for row in records()] == list(range(40))
+
+
+def test_certified_accuracy_is_what_the_stored_counts_give():
+    summary = json.loads(certify("--json", "--quiet").stdout)
+    rows = list(csv.DictReader(io.StringIO(CliRunner().invoke(main, ["results", "run.sqlite"]).stdout), delimiter="\t"))
+    for radius, share in summary["certified_accuracy"].items():
+        right = 0
+        for row in rows:
+            *votes, _ = map(int, row["counts"].split())
+            p_a = beta.ppf(0.001, votes[int(row["selected"])], 200 - votes[int(row["selected"])] + 1)
+            certified = 0.1 * norm.ppf(p_a) if p_a > 0.5 else -1
+            right += int(row["selected"]) == int(row["label"]) and certified >= 0 and certified >= float(radius)
+        assert share == pytest.approx(right / 40)
+
+
+def test_the_fields_scripts_read_the_results():
+    """As an analysis script of the field does: tab-separated, by these column names."""
+    certify()
+    lines = CliRunner().invoke(main, ["results", "run.sqlite"]).stdout.splitlines()
+    assert lines[0].split("\t")[:6] == ["idx", "label", "predict", "radius", "correct", "time"]
+    columns = dict(zip(lines[0].split("\t"), zip(*(line.split("\t") for line in lines[1:]), strict=True), strict=False))
+    correct, radius = np.array(columns["correct"], int), np.array(columns["radius"], float)
+    accuracy = (correct.astype(bool) & (radius >= 0.05)).mean()
+    assert 0 < accuracy < 1
+    assert all(text.count(":") == 2 for text in columns["time"]), "hours:minutes:seconds"
+
+
+def test_results_come_as_csv_and_json_and_into_a_file():
+    certify()
+    as_json = json.loads(CliRunner().invoke(main, ["results", "run.sqlite", "--format", "json"]).stdout)
+    CliRunner().invoke(main, ["results", "run.sqlite", "--format", "csv", "-o", "out.csv"])
+    as_csv = list(csv.DictReader(io.StringIO(Path("out.csv").read_text())))
+    assert len(as_json) == len(as_csv) == 40
+    assert float(as_csv[3]["radius"]) == as_json[3]["radius"] == records()[3][2].radius
+    assert sum(as_json[0]["counts"]) == 200
+
+
+def test_the_same_command_goes_on_and_more_inputs_are_added():
+    certify("--max", "10")
+    before = records()
+    result = certify()
+    assert "10 of 40 inputs are certified already" in result.stderr
+    assert records()[:10] == before
+    assert len(records()) == 40
+    assert certify().exit_code == 0, "and a run that is done says so again"
+
+
+def test_certificates_are_the_same_for_every_thread_count_and_order_of_inputs():
+    certify("--threads", "1")
+    expected = records()
+    certify("--threads", "2", "--out", "two.sqlite")
+    certify("--only", "20-39,0-19", "--out", "turned.sqlite")
+    certify("--threads", "3", "--skip", "30", "--out", "part.sqlite")
+    assert records("two.sqlite") == records("turned.sqlite") == expected
+    assert records("part.sqlite") == expected[30:]
+
+
+@pytest.mark.parametrize("batch", ["1", "7", "1000", "auto"])
+def test_certificates_of_a_linear_model_are_the_same_for_every_batch_size(batch):
+    certify("--max", "8")
+    expected = records()
+    result = certify("--max", "8", "--batch", batch, "--out", "other.sqlite")
+    assert result.exit_code == 0
+    assert ("the fastest here" in result.stderr) == (batch == "auto")
+    assert records("other.sqlite") == expected
+
+
+def test_a_run_that_was_measured_keeps_its_batch_size_when_it_goes_on():
+    certify("--max", "2", "--batch", "auto")
+    result = certify("--batch", "auto")
+    assert result.exit_code == 0, result.stderr
+    assert "the fastest here" not in result.stderr
+
+
+def command(*arguments, n):
+    given = ["--engine", "model.onnx", "--data", "data.npz", "--sigma", "0.1", "--batch", "64", "--out", "run.sqlite"]
+    return [ENGINE, "certify", *given, "--n", str(n), *arguments]
+
+
+def test_a_killed_run_goes_on_to_the_same_certificates():
+    """Really killed, several times, at random moments."""
+    rng = random.Random(0)
+    n = 60_000
+    subprocess.run(command("--out", "whole.sqlite", n=n), check=True, capture_output=True)
+    killed = 0
+    for _ in range(4):
+        process = subprocess.Popen(command(n=n), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 30
+        while not (Path("run.sqlite").exists() and Path("run.sqlite").stat().st_size) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(rng.uniform(0.05, 0.5))
+        process.kill()
+        killed += process.wait() == -signal.SIGKILL
+    assert killed >= 2
+    before = records()
+    assert len(before) < 40 or killed < 4
+    subprocess.run(command(n=n), check=True, capture_output=True)
+    assert records() == records("whole.sqlite")
+    assert [row for row in records() if row in before] == before
+
+
+def test_an_interrupted_run_keeps_what_is_certified_and_says_how_to_go_on():
+    process = subprocess.Popen(command(n=300_000), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        time.sleep(0.05)
+        try:
+            if len(records()) >= 2:
+                break
+        except ars.ArsError:
+            pass
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "the same command goes on from there" in stderr
+    assert "Traceback" not in stderr
+    assert 2 <= len(records()) < 40
+
+
+def test_a_terminal_shows_a_live_bar_and_a_pipe_plain_lines():
+    parent, child = pty.openpty()
+    process = subprocess.Popen(command(n=20_000), stdout=subprocess.PIPE, stderr=child)
+    os.close(child)
+    shown = b""
+    while True:
+        try:
+            piece = os.read(parent, 4096)
+        except OSError:
+            break
+        if not piece:
+            break
+        shown += piece
+    process.communicate()
+    os.close(parent)
+    assert process.returncode == 0
+    assert b"certifying" in shown
+    assert b"draws/s" in shown
+
+
+def test_maps_from_a_file_and_a_generator_are_used():
+    shape = (1, 4, 4)
+    np.savez("maps.npz", mean=np.zeros(shape), scale=np.full(shape, 0.1))
+    models.generator(Path("model.noise.onnx"), floor=0.05)
+    base = ["certify", "--engine", "model.onnx", "--data", "data.npz", "--n", "200", "--n0", "10", "--batch", "64"]
+
+    def run(*arguments):
+        result = CliRunner().invoke(main, [*base, *arguments])
+        assert result.exit_code == 0, result.output
+
+    certify()
+    run("--noise", "maps.npz", "--out", "maps.sqlite")
+    run("--noise", "model.noise.onnx", "--out", "generated.sqlite")
+    np.savez("each.npz", mean=np.zeros((40, *shape)), scale=np.full((40, *shape), 0.1))
+    run("--noise", "each.npz", "--out", "each.sqlite")
+
+    isotropic, maps = records(), records("maps.sqlite")
+    assert [one[2].counts for one in isotropic] == [one[2].counts for one in maps], "the same noise, the same votes"
+    assert {one[2].scope for one in maps} == {"global"}
+    assert {one[2].scope for one in records("each.sqlite")} == {"frozen"}
+    generated = records("generated.sqlite")
+    assert {one[2].scope for one in generated} == {"frozen"}
+    x = np.load("data.npz")["x"]
+    assert generated[3][2].sigma_min == pytest.approx(0.05 + abs(x[3]).min())
+
+
+@pytest.mark.parametrize("family", ["laplace", "uniform"])
+def test_other_families_and_two_sided_bounds(family):
+    assert certify("--family", family, "--two-sided").exit_code == 0
+    assert {(one[2].family, one[2].two_sided, one[2].norm) for one in records()} == {(family, True, 1)}
+
+
+def write_manifest(kind=NoiseKind.INPUT):
+    models.generator(Path("model.noise.onnx"), floor=0.05)
+    names = [("classifier", "model.onnx"), ("noise", "model.noise.onnx")]
+    files = tuple(ModelFile(role, name, file_sha256(Path(name))) for role, name in names)
+    Manifest((1, 4, 4), ("a", "b", "c"), NoiseSettings("laplace", kind, 0.05), files).write(Path("model.json"))
+
+
+def test_a_model_with_a_manifest_needs_no_more_words():
+    write_manifest()
+    result = CliRunner().invoke(main, ["certify", "--engine", "model.onnx", "--data", "data.npz", "--n", "100"])
+    assert result.exit_code == 0, result.output
+    assert {(one[2].family, one[2].scope) for one in records("model.data.npz.sqlite")} == {("laplace", "frozen")}
+    inspected = CliRunner().invoke(main, ["inspect", "model.onnx"]).stdout
+    assert "laplace, input, sigma0 0.05" in inspected
+
+
+def test_predict_prints_an_answer_for_each_input():
+    given = ["predict", "--engine", "model.onnx", "--data", "data.npz", "--sigma", "0.01", "--max", "5", "--n", "100"]
+    lines = CliRunner().invoke(main, given).stdout.splitlines()
+    assert lines[0].split("\t") == ["idx", "label", "predict", "correct"]
+    assert len(lines) == 6
+    rows = [json.loads(line) for line in CliRunner().invoke(main, [*given, "--json"]).stdout.splitlines()]
+    assert {sum(row["counts"]) for row in rows} == {100}
+    assert [str(row["predict"]) for row in sorted(rows, key=lambda row: row["idx"])] == [
+        line.split("\t")[2] for line in sorted(lines[1:])
+    ]
+
+
+def test_inspect_and_devices_say_what_is_there():
+    certify("--max", "3")
+    model = json.loads(CliRunner().invoke(main, ["inspect", "model.onnx", "--json"]).stdout)
+    assert (model["input"], model["classes"], model["batch"]) == ("1 x 4 x 4", 3, "any")
+    store = CliRunner().invoke(main, ["inspect", "run.sqlite"]).stdout
+    assert "certified     3" in store
+    assert "seed          0" in store
+    assert "onnxruntime  ready" in CliRunner().invoke(main, ["devices"]).stdout
+
+
+def test_from_python_the_certificate_is_the_same():
+    certify("--max", "3")
+    with ars.load("model.onnx", sigma=0.1, batch=64) as classifier:
+        x = np.load("data.npz")["x"]
+        one = classifier.certify(x[2], n0=10, n=200, input_id=2)
+        many = {done.input_id: done.result for done in classifier.certify_many(enumerate(x[:3]), n0=10, n=200)}
+        answer = classifier.predict(x[2], n=100)
+    assert one == many[2] == records()[2][2]
+    assert (len(answer.counts), sum(answer.counts)) == (4, 100)
+
+
+def test_without_onnxruntime_the_install_line_is_said(monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    monkeypatch.delitem(sys.modules, "ars.engine.runners.onnxruntime", raising=False)
+    refused(certify(), "onnxruntime is not installed; run `pip install 'ars[cpu]'`")
+    assert "onnxruntime  missing" in CliRunner().invoke(main, ["devices"]).stdout
+
+
+# Bad input: one sentence, the fix, exit 2, nothing lost.
+
+
+def test_a_file_that_is_not_onnx():
+    Path("bad.onnx").write_bytes(b"no")
+    refused(certify(engine="bad.onnx"), "bad.onnx: onnxruntime cannot load it")
+
+
+def test_no_such_engine_or_data():
+    refused(certify(engine="none.onnx"), "none.onnx: there is no such file")
+    refused(certify(data="none.npz"), "none.npz: there is no such file or folder")
+
+
+def test_no_noise_and_twice_noise():
+    given = ["certify", "--engine", "model.onnx", "--data", "data.npz"]
+    refused(CliRunner().invoke(main, given), "give --sigma or --noise")
+    refused(certify("--noise", "maps.npz"), "give either --sigma or --noise")
+
+
+def test_a_model_with_a_fixed_batch_of_one_works_with_advice():
+    models.linear(Path("one.onnx"), batch=1)
+    result = certify("--max", "2", engine="one.onnx")
+    assert result.exit_code == 0
+    assert (
+        "one.onnx takes only batches of 1; it runs slowly until it is exported with a dynamic batch axis"
+        in result.stderr
+    )
+    certify("--max", "2", "--out", "free.sqlite")
+    assert [row[2].counts for row in records()] == [row[2].counts for row in records("free.sqlite")]
+
+
+def test_two_inputs_wrong_shapes_and_wrong_labels():
+    models.two_inputs(Path("two.onnx"))
+    refused(certify(engine="two.onnx"), "two.onnx: it has 2 inputs (x, y)")
+    np.savez("wide.npz", x=np.zeros((3, 1, 4, 5), np.float32), y=np.zeros(3, int))
+    refused(certify(data="wide.npz"), "it takes inputs of 1 x 4 x 4, and the data has 1 x 4 x 5")
+    np.savez("labels.npz", x=np.zeros((3, 1, 4, 4), np.float32), y=np.array([0, 3, 1]))
+    refused(certify(data="labels.npz"), "input 1 has the label 3, and the model has 3 classes")
+    np.savez("large.npz", x=np.full((3, 1, 4, 4), 300), y=np.zeros(3, int))
+    refused(certify(data="large.npz"), "large.npz: it has integer pixels from 300 to 300")
+
+
+def make_folder():
+    rng = np.random.default_rng(0)
+    for name in ("a", "b", "c"):
+        (Path("images") / name).mkdir(parents=True)
+        for number in range(3):
+            image = Image.fromarray(rng.integers(0, 256, (4, 4), dtype=np.uint8))
+            image.save(Path("images") / name / f"{number}.png")
+    (Path("images") / "b" / "1.png").write_bytes(b"broken")
+
+
+def test_an_unreadable_image_ends_the_run_and_keeps_what_was_done_or_is_skipped():
+    make_folder()
+    refused(certify("--threads", "1", data="images"), str(Path("images") / "b" / "1.png"), "pass --on-error skip")
+    kept = len(records())
+    result = certify("--on-error", "skip", data="images")
+    assert result.exit_code == 0, result.output
+    assert "Skipped: images/b/1.png" in result.stderr
+    assert [row[0] for row in records()] == [0, 1, 2, 3, 5, 6, 7, 8]
+    assert kept <= 4
+
+
+def test_a_folder_without_images():
+    Path("empty").mkdir()
+    refused(certify(data="empty"), "empty: it has no folders with PNG or JPEG images")
+
+
+def test_a_store_of_another_model_or_other_settings():
+    certify("--max", "2")
+    before = records()
+    models.linear(Path("other.onnx"), seed=5)
+    refused(certify(engine="other.onnx"), "run.sqlite: it holds a run with engine = ")
+    refused(certify("--seed", "1"), "seed = 0, and this one has 1")
+    refused(certify("--alpha", "0.01"), "alpha = 0.001, and this one has 0.01")
+    refused(certify("--batch", "32"), "batch = 64, and this one has 32")
+    refused(certify("--two-sided"), "two_sided = False, and this one has True")
+    assert records() == before
+
+
+def test_a_model_that_returns_nan_fails_in_one_sentence():
+    models.linear(Path("nan.onnx"), nan=True)
+    refused(certify(engine="nan.onnx"), ": none of the first 10 draws has finite logits", status=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--alpha", "0"], "alpha = 0.0 is not valid"),
+        (["--alpha", "1.5"], "alpha = 1.5 is not valid"),
+        (["--sigma", "-1"], "sigma = -1.0 is not valid"),
+        (["--sigma", "nan"], "sigma = nan is not valid"),
+        (["--family", "gausian"], "did you mean 'gaussian'?"),
+        (["--only", "50"], "only = 50 is not valid; the data has the inputs 0 to 39"),
+        (["--n", str(2**57)], "n = 144115188075855872 is not valid"),
+        (["--out", "no/such/folder.sqlite"], "no/such/folder.sqlite: it cannot be written"),
+    ],
+)
+def test_values_that_make_no_sense(arguments, message):
+    refused(certify(*arguments), message)
+
+
+@pytest.mark.parametrize("arguments", ["--n 0", "--batch 0", "--batch many", "--seed -1", "--threads 0"])
+def test_values_that_click_refuses(arguments):
+    result = certify(*arguments.split())
+    assert result.exit_code == 2
+    assert "Invalid value" in result.stderr
+
+
+def test_a_store_that_is_no_store():
+    Path("run.sqlite").write_bytes(b"something else" * 1000)
+    refused(certify(), "run.sqlite: it is not a run store")
+    refused(CliRunner().invoke(main, ["results", "run.sqlite"]), "run.sqlite: it is not a run store")
+    refused(CliRunner().invoke(main, ["results", "none.sqlite"]), "none.sqlite: there is no such file")
+    refused(CliRunner().invoke(main, ["inspect", "none.onnx"]), "none.onnx: there is no such file")

@@ -1,0 +1,150 @@
+"""The run store: what was committed is there, and what does not fit is refused."""
+
+import multiprocessing
+import sqlite3
+
+import pytest
+
+from ars.engine.certificate import certificate
+from ars.engine.store import Record, Store, read_records, read_settings
+from ars.engine.summary import summarize
+from ars.errors import RunError, StoreError
+from ars.noise import GAUSSIAN, NoiseKind
+
+SETTINGS = {"engine": "abc", "sigma": 0.5, "n": 1000, "two_sided": False, "seed": 2**64 - 1}
+ENVIRONMENT = {"ars": "0.1"}
+
+
+def record(idx, counts=(900, 90, 10), label=0):
+    made = certificate(counts, 0, n0=10, alpha=0.001, family=GAUSSIAN, scale=0.5, kind=NoiseKind.INPUT)
+    return Record(idx, label, made, 1010, 0.25, "f" * 64)
+
+
+def open_store(path, **changed):
+    return Store(path, SETTINGS | changed, ENVIRONMENT, ["a", "b"])
+
+
+def test_records_come_back_as_they_were(tmp_path):
+    path = tmp_path / "run.sqlite"
+    records = [record(7), record(3, label=None), record(5, counts=(1, 999, 0))]
+    with open_store(path) as store:
+        for one in records:
+            store.add(one)
+        assert store.done() == {3, 5, 7}
+    assert list(read_records(path)) == sorted(records, key=lambda one: one.idx)
+    assert read_settings(path) == (SETTINGS, ENVIRONMENT, ["a", "b"])
+
+
+def test_a_store_is_opened_again_to_go_on_and_read_meanwhile(tmp_path):
+    path = tmp_path / "run.sqlite"
+    with open_store(path) as store:
+        store.add(record(1))
+        assert [one.idx for one in read_records(path)] == [1], "committed, while the run goes on"
+    with open_store(path) as store:
+        assert store.done() == {1}
+        store.add(record(2))
+    assert len(list(read_records(path))) == 2
+
+
+def test_other_settings_are_refused_and_the_difference_is_named(tmp_path):
+    path = tmp_path / "run.sqlite"
+    open_store(path).close()
+    with pytest.raises(StoreError, match=r"it holds a run with sigma = 0.5, and this one has 0.25"):
+        open_store(path, sigma=0.25)
+    with pytest.raises(StoreError, match="it holds a run with maps = None, and this one has x"):
+        open_store(path, maps="x")
+    open_store(path).close()  # a refused store is left as it was, and unlocked
+
+
+def hold(path, ready, end):
+    with open_store(path):
+        ready.set()
+        end.wait(20)
+
+
+def test_a_store_that_another_process_is_writing_is_refused(tmp_path):
+    path = tmp_path / "run.sqlite"
+    context = multiprocessing.get_context("spawn")
+    ready, end = context.Event(), context.Event()
+    other = context.Process(target=hold, args=(path, ready, end))
+    other.start()
+    try:
+        assert ready.wait(20)
+        with pytest.raises(StoreError, match="another process is writing it"):
+            open_store(path)
+    finally:
+        end.set()
+        other.join()
+    open_store(path).close()
+
+
+@pytest.mark.parametrize(
+    "content", [b"not a database, but a text that is long enough to be looked at" * 20, b"\x00" * 5000]
+)
+def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path, content):
+    path = tmp_path / "run.sqlite"
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match=r"run.sqlite: it is not a run store"):
+        open_store(path)
+    with pytest.raises(StoreError):
+        list(read_records(path))
+    assert path.read_bytes() == content
+
+
+def test_another_database_and_another_format_are_refused(tmp_path):
+    path = tmp_path / "other.sqlite"
+    database = sqlite3.connect(path)
+    database.execute("CREATE TABLE something (x)")
+    database.close()
+    with pytest.raises(StoreError, match="it is a database, but not a run store"):
+        open_store(path)
+    newer = tmp_path / "newer.sqlite"
+    open_store(newer).close()
+    database = sqlite3.connect(newer)
+    with database:
+        database.execute("UPDATE run SET format = 9")
+    database.close()
+    with pytest.raises(StoreError, match="its format is 9, and this version reads 1"):
+        list(read_records(newer))
+
+
+def test_a_missing_store_and_a_folder_that_is_not_there_are_named(tmp_path):
+    with pytest.raises(StoreError, match="there is no such file"):
+        list(read_records(tmp_path / "none.sqlite"))
+    with pytest.raises(StoreError, match="it cannot be written"):
+        open_store(tmp_path / "no" / "run.sqlite")
+    (tmp_path / "empty.sqlite").touch()
+    with pytest.raises(StoreError, match="it is not a run store"):
+        read_settings(tmp_path / "empty.sqlite")
+
+
+def test_a_full_disk_loses_nothing_that_was_committed(tmp_path):
+    """SQLite's own limit on pages raises the very error that a full disk does."""
+    path = tmp_path / "run.sqlite"
+    with open_store(path) as store:
+        pages = store._database.execute("PRAGMA page_count").fetchone()[0]
+        store._database.execute(f"PRAGMA max_page_count = {pages + 2}")
+
+        def fill_up():
+            for idx in range(1000):
+                store.add(record(idx))
+
+        with pytest.raises(RunError, match=r"cannot be written \(database or disk is full\); make room"):
+            fill_up()
+        kept = store.done()
+    assert kept
+    assert {one.idx for one in read_records(path)} == kept
+    with open_store(path) as store:
+        store.add(record(5000))
+
+
+def test_the_summary_is_what_the_counts_say():
+    records = [record(0), record(1, label=1), record(2, counts=(500, 490, 10)), record(3, label=None)]
+    summary = summarize(records)
+    radius = records[0].certificate.radius
+    assert (summary.inputs, summary.labelled, summary.abstained, summary.nobody) == (4, 3, 1, 40)
+    assert summary.certified_accuracy[0.0] == pytest.approx(1 / 3)
+    assert summary.certified_accuracy[0.5] == pytest.approx((radius >= 0.5) / 3)
+    assert summary.average_certified_radius == pytest.approx(radius / 3)
+    assert summary.draws == 4040
+    assert summarize([]).certified_accuracy == {}
