@@ -12,46 +12,62 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ars.engine.bounds import check_alpha
 from ars.engine.certificate import Certificate, certificate, prediction
-from ars.engine.requests import Draws, Phase
-from ars.engine.stopping import StoppingRule
+from ars.engine.requests import MAX_DRAWS, Draws, Phase
+from ars.engine.stopping import Fixed, StoppingRule
 from ars.errors import ArgumentError, RunError
 from ars.noise import Family, NoiseKind
 
-__all__ = ["Prediction", "Procedure", "certify", "predict"]
+__all__ = ["Plan", "Prediction", "Procedure", "certify", "predict"]
 
 Result = TypeVar("Result")
 Votes = NDArray[np.int64]
 Procedure = Generator[Draws, Votes, Result]
 
 
-def certify(
-    scale: NDArray[np.float32],
-    *,
-    n0: int,
-    rule: StoppingRule,
-    alpha: float,
-    family: Family,
-    kind: NoiseKind,
-    two_sided: bool,
-) -> Procedure[Certificate]:
+@dataclass(frozen=True)
+class Plan:
+    """How to certify: n0 draws select a class, n draws bound its share, and alpha is the allowed share of errors."""
+
+    n0: int = 100
+    n: int = 100_000
+    alpha: float = 0.001
+    two_sided: bool = False
+
+    def __post_init__(self) -> None:
+        for name, draws in (("n0", self.n0), ("n", self.n)):
+            if not 1 <= draws <= MAX_DRAWS:
+                raise ArgumentError(name, draws, "an input has between 1 and 2^56 draws in a phase")
+        check_alpha(self.alpha)
+
+    def stopping_rule(self) -> StoppingRule:
+        return Fixed(self.n)
+
+
+def certify(scale: NDArray[np.float32], plan: Plan, family: Family, kind: NoiseKind) -> Procedure[Certificate]:
     """Algorithm "Anisotropic Randomized Smoothing Certification".
 
     With probability at least 1 - alpha over the draws, the certificate is right; it may abstain.
     """
-    if n0 < 1:
-        raise ArgumentError("n0", n0, "at least one draw selects the class")
-    counts_select = yield Draws(Phase.SELECTION, n0)
-    if counts_select[-1] == n0:
-        raise RunError(f"none of the first {n0} draws has finite logits; check the model for NaN and infinity")
+    counts_select = yield Draws(Phase.SELECTION, plan.n0)
+    if counts_select[-1] == plan.n0:
+        raise RunError(f"none of the first {plan.n0} draws has finite logits; check the model for NaN and infinity")
     c_a = int(counts_select[:-1].argmax())
 
-    counts = np.zeros_like(counts_select)
+    rule, counts = plan.stopping_rule(), np.zeros_like(counts_select)
     while draws := rule.more(counts):
         counts = counts + (yield Draws(Phase.ESTIMATION, draws))
 
     return certificate(
-        counts.tolist(), c_a, n0=n0, alpha=alpha, family=family, scale=scale, kind=kind, two_sided=two_sided
+        counts.tolist(),
+        c_a,
+        n0=plan.n0,
+        alpha=plan.alpha,
+        family=family,
+        scale=scale,
+        kind=kind,
+        two_sided=plan.two_sided,
     )
 
 
@@ -66,5 +82,6 @@ class Prediction:
 
 def predict(*, n: int, alpha: float) -> Procedure[Prediction]:
     """Algorithm "Anisotropic Randomized Smoothing Prediction"."""
+    check_alpha(alpha)
     counts = yield Draws(Phase.PREDICTION, n)
     return Prediction(prediction(counts.tolist(), alpha), tuple(counts.tolist()), alpha)

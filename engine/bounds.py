@@ -11,7 +11,7 @@ from scipy.stats import binomtest
 
 from ars.errors import ArgumentError
 
-__all__ = ["binomial_test", "lower_confidence_bound", "upper_confidence_bound"]
+__all__ = ["binomial_test", "check_alpha", "lower_confidence_bound", "upper_confidence_bound"]
 
 # scipy's inverses were seen to be off by 2e-12 of the nearer tail, and by the last bit of a number near 1 (n up to
 # 10^9). Giving up these much larger shares costs a radius less than 1e-9.
@@ -43,10 +43,15 @@ def binomial_test(k: int, n: int) -> float:
     return float(binomtest(k, n, 0.5).pvalue)
 
 
+def check_alpha(alpha: float) -> None:
+    """Refuse an alpha that is no probability of error."""
+    if not 0 < alpha < 1:
+        raise ArgumentError("alpha", alpha, "it is the allowed share of wrong answers, inside (0, 1)")
+
+
 def _check(k: int, n: int, alpha: float) -> None:
     _check_counts(k, n)
-    if not 0 < alpha < 1:
-        raise ArgumentError("alpha", alpha, "it is the allowed share of wrong certificates, inside (0, 1)")
+    check_alpha(alpha)
 
 
 def _check_counts(k: int, n: int) -> None:

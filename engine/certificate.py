@@ -12,7 +12,7 @@ from decimal import ROUND_FLOOR, Decimal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ars.engine.bounds import binomial_test, lower_confidence_bound, upper_confidence_bound
+from ars.engine.bounds import binomial_test, check_alpha, lower_confidence_bound, upper_confidence_bound
 from ars.errors import ArgumentError
 from ars.noise import Family, NoiseKind, Scope, check_scale, family_named
 
@@ -129,8 +129,7 @@ def prediction(counts: Sequence[int], alpha: float) -> int:
 
     `counts` is as for `certificate`.
     """
-    if not 0 < alpha < 1:
-        raise ArgumentError("alpha", alpha, "it is the allowed share of wrong predictions, inside (0, 1)")
+    check_alpha(alpha)
     top, second = np.argsort(-np.asarray(counts), kind="stable")[:2]
     n_a, n_b = int(counts[top]), int(counts[second])
     if top == len(counts) - 1 or n_a == 0 or binomial_test(n_a, n_a + n_b) > alpha:

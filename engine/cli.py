@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ars.command_line import Group, version_option
+from ars.engine.algorithms import Plan
 from ars.engine.certificate import format_radius
 from ars.engine.inspection import inspect_model, inspect_store, list_parts
 from ars.engine.options import FILE, DataOptions, ModelOptions, data_options, model_options
@@ -55,6 +56,7 @@ def certify(
     quiet: bool,
 ) -> None:
     """Certify inputs into a run store. The same command again goes on where a run stopped."""
+    plan = Plan(n0, n, alpha, two_sided)
     source, ids = data.open()
     out = out or Path(f"{model.engine.stem}.{source.name.replace(':', '-')}.sqlite")
     on_bad_input = _say_skipped if data.on_error == "skip" else None
@@ -73,7 +75,7 @@ def certify(
             click.echo(
                 f"batch {classifier.batch} with {classifier.threads} threads, the fastest here: {rate}", err=True
             )
-        settings = settings_of(classifier, source, n0=n0, n=n, alpha=alpha, two_sided=two_sided)
+        settings = settings_of(classifier, source, plan)
         with Store(out, settings, environment_of(source), source.classes) as store:
             done = store.done()
             left = [idx for idx in ids if idx not in done]
@@ -82,7 +84,7 @@ def certify(
             examples = read_examples(source, left, classifier.runner.classes, on_bad_input)
             try:
                 with RunProgress(len(left), quiet=quiet) as progress:
-                    for record in certify_run(classifier, examples, store, settings):
+                    for record in certify_run(classifier, examples, plan, store):
                         progress.add(record.draws, record.correct)
             except KeyboardInterrupt:
                 advice = "the same command goes on from there"

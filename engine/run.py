@@ -1,5 +1,6 @@
 """A certification run: the inputs of a data source through a smoothed classifier into a store."""
 
+import dataclasses
 import hashlib
 import importlib.metadata
 import platform
@@ -9,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ars.data import Dataset
+from ars.engine.algorithms import Plan
 from ars.engine.smoothed import SmoothedClassifier
-from ars.engine.store import Record, Settings, Store
+from ars.engine.store import Record, Store
 from ars.errors import DataError
 
 __all__ = ["certify_run", "environment_of", "read_examples", "settings_of"]
@@ -19,7 +21,7 @@ NOISE_STREAM = 1
 
 
 def settings_of(
-    classifier: SmoothedClassifier, data: Dataset, *, n0: int, n: int, alpha: float, two_sided: bool
+    classifier: SmoothedClassifier, data: Dataset, plan: Plan
 ) -> dict[str, str | int | float | bool | None]:
     """Everything that decides the certificates."""
     return {
@@ -29,10 +31,7 @@ def settings_of(
         "family": classifier.family.name,
         "kind": classifier.noise.kind.value,
         **classifier.noise.settings,
-        "n0": n0,
-        "n": n,
-        "alpha": alpha,
-        "two_sided": two_sided,
+        **dataclasses.asdict(plan),
         "stopping": "fixed",
         "seed": classifier.seed,
         "batch": classifier.batch,
@@ -55,9 +54,14 @@ def read_examples(
     data: Dataset, ids: Sequence[int], classes: int, on_bad_input: Callable[[DataError], None] | None
 ) -> Iterator[tuple[int, NDArray[np.float32], int | None]]:
     """The chosen inputs with their labels. A bad one is passed to `on_bad_input` and left out, or ends the run."""
+    shape: tuple[int, ...] | None = None
     for idx in ids:
         try:
             example = data[idx]
+            shape = shape or example.x.shape
+            if example.x.shape != shape:
+                found = f"input {idx} has the shape {example.x.shape}, and an earlier one has {shape}"
+                raise DataError(data.name, found, "use --resize and --crop")
             if example.label is not None and not 0 <= example.label < classes:
                 found = f"input {idx} has the label {example.label}, and the model has {classes} classes"
                 raise DataError(data.name, found, "use the data that the model was made for")
@@ -72,8 +76,8 @@ def read_examples(
 def certify_run(
     classifier: SmoothedClassifier,
     examples: Iterator[tuple[int, NDArray[np.float32], int | None]],
+    plan: Plan,
     store: Store,
-    settings: Settings,
 ) -> Iterator[Record]:
     """Certify the examples; each record has been committed to the store when it is yielded."""
     labels: dict[int, tuple[int | None, str]] = {}
@@ -83,14 +87,7 @@ def certify_run(
             labels[idx] = (label, hashlib.sha256(x.tobytes()).hexdigest())
             yield idx, x
 
-    finished = classifier.certify_many(
-        numbered(),
-        n0=int(settings["n0"] or 0),
-        n=int(settings["n"] or 0),
-        alpha=float(settings["alpha"] or 0),
-        two_sided=bool(settings["two_sided"]),
-    )
-    for one in finished:
+    for one in classifier.certify_many(numbered(), plan):
         label, sha256 = labels.pop(one.input_id)
         record = Record(one.input_id, label, one.result, one.draws, one.seconds, sha256)
         store.add(record)

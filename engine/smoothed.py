@@ -12,14 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from ars.data.pixels import file_sha256
 from ars.engine import algorithms, scheduler
-from ars.engine.algorithms import Prediction, Procedure
+from ars.engine.algorithms import Plan, Prediction, Procedure
 from ars.engine.batch_size import best_batch
 from ars.engine.certificate import Certificate
 from ars.engine.devices.host import Host
 from ars.engine.lanes import Lanes
 from ars.engine.noise_maps import open_noise
 from ars.engine.scheduler import Finished, Job
-from ars.engine.stopping import Fixed
 from ars.errors import ArgumentError
 from ars.manifest import manifest_beside
 from ars.noise import family_named
@@ -28,7 +27,8 @@ __all__ = ["SmoothedClassifier", "load"]
 
 Result = TypeVar("Result")
 
-N0, N, ALPHA, PREDICTION_N = 100, 100_000, 0.001, 1000
+DEFAULT_PLAN = Plan()
+PREDICTION_N = 1000
 _SLOT_BYTES = 2**28
 
 
@@ -92,49 +92,37 @@ class SmoothedClassifier:
         self,
         x: ArrayLike,
         *,
-        n0: int = N0,
-        n: int = N,
-        alpha: float = ALPHA,
+        n0: int = DEFAULT_PLAN.n0,
+        n: int = DEFAULT_PLAN.n,
+        alpha: float = DEFAULT_PLAN.alpha,
         two_sided: bool = False,
         input_id: int = 0,
     ) -> Certificate:
         """The certificate of one input, in pixel units. `input_id` and the seed decide its noise."""
-        examples = [(input_id, np.asarray(x, np.float32))]
-        (finished,) = self.certify_many(examples, n0=n0, n=n, alpha=alpha, two_sided=two_sided)
+        plan = Plan(n0, n, alpha, two_sided)
+        (finished,) = self.certify_many([(input_id, np.asarray(x, np.float32))], plan)
         return finished.result
 
     def certify_many(
-        self,
-        examples: Iterable[tuple[int, NDArray[np.float32]]],
-        *,
-        n0: int = N0,
-        n: int = N,
-        alpha: float = ALPHA,
-        two_sided: bool = False,
+        self, examples: Iterable[tuple[int, NDArray[np.float32]]], plan: Plan = DEFAULT_PLAN
     ) -> Iterator[Finished[Certificate]]:
         """Certificates of numbered inputs, each as soon as it is known, and not always in the order of the inputs."""
-        rule = Fixed(n)
+        family, kind = self.family, self.noise.kind
+        yield from self._run(examples, lambda scale: algorithms.certify(scale, plan, family, kind))
 
-        def procedure(scale: NDArray[np.float32]) -> Procedure[Certificate]:
-            return algorithms.certify(
-                scale,
-                n0=n0,
-                rule=rule,
-                alpha=alpha,
-                family=self.family,
-                kind=self.noise.kind,
-                two_sided=two_sided,
-            )
-
-        yield from self._run(examples, procedure)
-
-    def predict(self, x: ArrayLike, *, n: int = PREDICTION_N, alpha: float = ALPHA, input_id: int = 0) -> Prediction:
+    def predict(
+        self, x: ArrayLike, *, n: int = PREDICTION_N, alpha: float = DEFAULT_PLAN.alpha, input_id: int = 0
+    ) -> Prediction:
         """The smoothed classifier's answer at one input."""
         (finished,) = self.predict_many([(input_id, np.asarray(x, np.float32))], n=n, alpha=alpha)
         return finished.result
 
     def predict_many(
-        self, examples: Iterable[tuple[int, NDArray[np.float32]]], *, n: int = PREDICTION_N, alpha: float = ALPHA
+        self,
+        examples: Iterable[tuple[int, NDArray[np.float32]]],
+        *,
+        n: int = PREDICTION_N,
+        alpha: float = DEFAULT_PLAN.alpha,
     ) -> Iterator[Finished[Prediction]]:
         """The smoothed classifier's answers at numbered inputs, each as soon as it is known."""
         yield from self._run(examples, lambda scale: algorithms.predict(n=n, alpha=alpha))

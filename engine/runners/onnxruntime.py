@@ -24,6 +24,8 @@ def _open(path: Path) -> Any:
     """A session of one thread: the engine runs several batches side by side rather than one batch on all cores."""
     if not path.exists():
         raise ModelError(path, "there is no such file", "give the path of an ONNX model")
+    if path.suffix in (".trt", ".engine", ".plan"):
+        raise ModelError(path, "this version of ARS does not run TensorRT engines", "give the ONNX file instead")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 4

@@ -21,6 +21,7 @@ from scipy.stats import beta, norm
 
 import ars
 from ars.data.pixels import file_sha256
+from ars.engine.algorithms import Plan
 from ars.engine.cli import main
 from ars.engine.store import read_records
 from ars.manifest import Manifest, ModelFile, NoiseSettings
@@ -282,7 +283,7 @@ def test_from_python_the_certificate_is_the_same():
     with ars.load("model.onnx", sigma=0.1, batch=64) as classifier:
         x = np.load("data.npz")["x"]
         one = classifier.certify(x[2], n0=10, n=200, input_id=2)
-        many = {done.input_id: done.result for done in classifier.certify_many(enumerate(x[:3]), n0=10, n=200)}
+        many = {done.input_id: done.result for done in classifier.certify_many(enumerate(x[:3]), Plan(10, 200))}
         answer = classifier.predict(x[2], n=100)
     assert one == many[2] == records()[2][2]
     assert (len(answer.counts), sum(answer.counts)) == (4, 100)
@@ -335,6 +336,20 @@ def test_two_inputs_wrong_shapes_and_wrong_labels():
     refused(certify(data="labels.npz"), "input 1 has the label 3, and the model has 3 classes")
     np.savez("large.npz", x=np.full((3, 1, 4, 4), 300), y=np.zeros(3, int))
     refused(certify(data="large.npz"), "large.npz: it has integer pixels from 300 to 300")
+
+
+def test_images_of_different_sizes():
+    for number, side in enumerate((4, 5)):
+        (Path("sizes") / "a").mkdir(parents=True, exist_ok=True)
+        Image.new("L", (side, side)).save(Path("sizes") / "a" / f"{number}.png")
+    message = "sizes: input 1 has the shape (1, 5, 5), and an earlier one has (1, 4, 4); use --resize and --crop"
+    refused(certify(data="sizes"), message)
+    assert certify("--on-error", "skip", data="sizes").exit_code == 0
+
+
+def test_a_tensorrt_engine_is_refused_until_there_is_a_gpu_path():
+    Path("model.trt").write_bytes(b"engine")
+    refused(certify(engine="model.trt"), "model.trt: this version of ARS does not run TensorRT engines; give the ONNX")
 
 
 def make_folder():

@@ -8,6 +8,7 @@ import pytest
 
 import ars
 from ars.bench.networks import small_cnn
+from ars.engine.algorithms import Plan
 
 PEAK = """
 import resource, sys, numpy as np, ars
@@ -40,7 +41,7 @@ def votes_by_batch(network, inputs, n):
     votes = {}
     for batch in (1, 7, 64, None):
         with ars.load(network, sigma=0.5, batch=batch) as classifier:
-            done = {one.input_id: one.result.counts for one in classifier.certify_many(enumerate(x), n=n)}
+            done = {one.input_id: one.result.counts for one in classifier.certify_many(enumerate(x), Plan(n=n))}
         votes[batch] = np.array([done[idx] for idx in range(inputs)])
     return votes
 

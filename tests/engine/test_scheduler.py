@@ -5,12 +5,12 @@ import pytest
 from scipy import stats
 
 from ars.engine import algorithms
+from ars.engine.algorithms import Plan
 from ars.engine.devices.host import Host
 from ars.engine.lanes import Lanes
 from ars.engine.requests import Draws, Phase
 from ars.engine.runners.null import Null
 from ars.engine.scheduler import Job, run
-from ars.engine.stopping import Fixed
 from ars.errors import ArgumentError, RunError
 from ars.noise import FAMILIES, GAUSSIAN, NoiseKind
 
@@ -23,8 +23,8 @@ def lanes_for(runner, *, family=GAUSSIAN, batch=64, lanes=2, slots=16, seed=0):
 
 def certify_all(runner, ids, *, n0=10, n=100, alpha=0.05, two_sided=False, family=GAUSSIAN, **how):
     x, mean, scale = np.zeros(SHAPE, np.float32), np.zeros(SHAPE, np.float32), np.ones(SHAPE, np.float32)
-    settings = {"n0": n0, "rule": Fixed(n), "alpha": alpha, "family": family, "two_sided": two_sided}
-    jobs = (Job(idx, x, mean, scale, algorithms.certify(scale, kind=NoiseKind.ISOTROPIC, **settings)) for idx in ids)
+    plan = Plan(n0, n, alpha, two_sided)
+    jobs = (Job(idx, x, mean, scale, algorithms.certify(scale, plan, family, NoiseKind.ISOTROPIC)) for idx in ids)
     with lanes_for(runner, family=family, **how) as lanes:
         return {finished.input_id: finished.result for finished in run(lanes, jobs)}
 
@@ -188,7 +188,7 @@ def test_a_procedure_may_ask_again_and_again_and_gets_fresh_draws():
     assert taken == list(range(206)), "each draw once"
 
 
-@pytest.mark.parametrize("n", [0, -3, 2**56 + 1])
-def test_an_impossible_number_of_draws_is_refused(n):
-    with pytest.raises(ArgumentError, match=f"n = {n} is not valid"):
-        Fixed(n)
+@pytest.mark.parametrize(("argument", "value"), [("n", 0), ("n", 2**56 + 1), ("n0", 0), ("alpha", 0.0), ("alpha", 1.0)])
+def test_an_impossible_plan_is_refused(argument, value):
+    with pytest.raises(ArgumentError, match=f"{argument} = {value} is not valid"):
+        Plan(**{argument: value})
