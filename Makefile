@@ -17,34 +17,44 @@ demo: $(VENV)/installed
 test: check
 	$(BIN)/pytest -n auto
 
-# The checks that take minutes: 10^9 values through the tests of distribution.
-test-slow: $(VENV)/installed
+# The checks that take minutes: 10^9 values through the tests of distribution, random bounds with 50 digits.
+test-slow: $(VENV)/develop
 	$(BIN)/pytest -m slow
 
 # mypy does not follow an editable install, so build/tree shows it the folders as the import package.
-check: $(VENV)/installed
+check: $(VENV)/develop
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	mkdir -p build/tree/ars
-	ln -sfn $(filter-out %/__pycache__,$(wildcard $(CURDIR)/ars/*)) $(addprefix $(CURDIR)/,train export engine bench) build/tree/ars/
+	cd build/tree/ars && ln -sfn ../../../ars/* ../../../train ../../../export ../../../engine ../../../bench .
 	MYPYPATH=build/tree $(BIN)/mypy -p ars
 
-format: $(VENV)/installed
+format: $(VENV)/develop
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:
 	rm -rf build $(VENV)
 
-$(VENV)/dependencies: pyproject.toml constraints.txt
+# The requirements of pyproject.toml with these extras, at the versions of constraints.txt. The demo needs fewer.
+define install
+	$(BIN)/python -c 'import sys, tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+	  print(*p["dependencies"], *(r for e in sys.argv[1:] for r in p["optional-dependencies"][e]), sep="\n")' \
+	  $(1) > $(VENV)/requirements.txt
+	$(BIN)/pip install --quiet --constraint constraints.txt --requirement $(VENV)/requirements.txt
+endef
+
+$(VENV)/base: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("ARS needs Python 3.11 or newer; try make PYTHON=python3.11")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt scikit-build-core nanobind cmake ninja
-	$(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
-	  print(*p["dependencies"], *(r for e in ("cpu", "train", "dev") for r in p["optional-dependencies"][e]), sep="\n")' \
-	  > $(VENV)/requirements.txt
-	$(BIN)/pip install --quiet --constraint constraints.txt --requirement $(VENV)/requirements.txt
+	$(call install,cpu)
 	touch $@
 
-$(VENV)/installed: $(VENV)/dependencies CMakeLists.txt $(NATIVE)
+$(VENV)/installed: $(VENV)/base CMakeLists.txt $(NATIVE)
 	$(BIN)/pip install --quiet --no-build-isolation --no-deps --editable .
+	touch $@
+
+$(VENV)/develop: $(VENV)/installed
+	$(call install,cpu train dev)
 	touch $@

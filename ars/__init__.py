@@ -1,5 +1,7 @@
 """ARS: certified robustness of image classifiers by anisotropic randomized smoothing."""
 
+from importlib.metadata import version
+
 from ars.engine.certificate import ABSTAIN, Certificate, certificate, prediction
 from ars.engine.smoothed import SmoothedClassifier, load
 from ars.errors import ArsError
@@ -14,8 +16,11 @@ __all__ = [
     "NoiseKind",
     "Scope",
     "SmoothedClassifier",
+    "__version__",
     "certificate",
     "family_named",
     "load",
     "prediction",
 ]
+
+__version__ = version("ars")

@@ -18,6 +18,9 @@ class Command(click.Command):
         except ArsError as error:
             click.echo(f"Error: {error}", err=True)
             context.exit(error.exit_status)
+        except MemoryError:
+            click.echo("Error: there is not enough memory for this; ask for less at a time", err=True)
+            context.exit(1)
 
 
 class Group(click.Group):

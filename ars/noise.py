@@ -9,17 +9,19 @@ No float error rounds a K or a radius up: what these functions return is never a
 """
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
+from ars.checks import float32_array, real_number, whole_number
 from ars.errors import ArgumentError, UnknownName
 
-__all__ = ["FAMILIES", "GAUSSIAN", "LAPLACE", "UNIFORM", "Family", "NoiseKind", "Scope", "check_scale", "family_named"]
+__all__ = ["FAMILIES", "GAUSSIAN", "LAPLACE", "UNIFORM", "Family", "NoiseKind", "Scope", "family_named", "scale_map"]
 
 # Eight units in the last place: more than all the roundings of one formula below can add up to.
 _SLACK = 8 * 2.0**-52
@@ -35,9 +37,9 @@ def _laplace_region(p_a: float, p_b: float) -> float:
     """Theorem 7.1: the larger of log(pA / pB) / 2 and -log(1 - pA + pB) in the l1 norm."""
     if p_b == 0:
         return math.inf
-    ratio = math.log(p_a / p_b) / 2
+    a, b = math.log(p_a), math.log(p_b)
     total = -math.log((1 - p_a) + p_b)
-    return max(_at_most(ratio, ratio), _at_most(total, total))
+    return max(_at_most((a - b) / 2, abs(a) + abs(b)), _at_most(total, total))
 
 
 def _uniform_region(p_a: float, p_b: float) -> float:
@@ -67,27 +69,31 @@ class Family:
 
         p_a is a lower bound of the top class's probability, p_b an upper bound of every other class's.
         """
-        for name, p in (("p_a", p_a), ("p_b", p_b)):
-            if not 0 <= p <= 1:
-                raise ArgumentError(name, p, "a probability lies in [0, 1]")
+        p_a, p_b = _probability("p_a", p_a), _probability("p_b", p_b)
         return max(0.0, self._region(p_a, p_b)) if p_a > p_b else 0.0
 
     def radius(self, p_a: float, p_b: float, scale_min: float) -> float:
         """The radius of the ball, in this family's norm, within which the answer is the same."""
-        check_scale(scale_min)
-        radius = self.region(p_a, p_b) * scale_min
-        return math.nextafter(radius, 0.0) if math.isfinite(radius) else radius
+        if not 0 < real_number("scale_min", scale_min, _POSITIVE) < math.inf:
+            raise ArgumentError("scale_min", scale_min, _POSITIVE)
+        K = self.region(p_a, p_b)
+        return K if math.isinf(K) else min(K * scale_min, sys.float_info.max)
 
     def radius_in(self, norm: float, radius: float, dimensions: int) -> float:
         """The radius of the largest ball of another norm (1, 2, inf) inside this family's ball of the given radius."""
+        whole_number("dimensions", dimensions, 1, 2**63, "an input has at least one")
+        if not real_number("norm", norm, _NORM) >= 1:
+            raise ArgumentError("norm", norm, _NORM)
         if norm <= self.norm:
             return radius
         shrink: float = dimensions ** (1 / norm - 1 / self.norm)
         return radius * shrink * (1 - _SLACK)
 
     def weighted_norm(self, delta: ArrayLike, scale: ArrayLike) -> float:
-        """||delta / scale||: the perturbation as the region of the guarantee measures it."""
-        return float(np.linalg.norm((np.asarray(delta, np.float64) / np.asarray(scale, np.float64)).ravel(), self.norm))
+        """||delta / scale||, never below its exact value: the perturbation as the region measures it."""
+        delta, scale = np.asarray(delta, np.float64), np.asarray(scale, np.float64)
+        norm = float(np.linalg.norm((delta / scale).ravel(), self.norm))
+        return norm * (1 + (delta.size + 4) * 2.0**-52)
 
 
 GAUSSIAN = Family("gaussian", 0, 2, _gaussian_region)
@@ -96,20 +102,35 @@ UNIFORM = Family("uniform", 2, 1, _uniform_region)
 FAMILIES = {family.name: family for family in (GAUSSIAN, LAPLACE, UNIFORM)}
 
 
-def family_named(name: str) -> Family:
-    """The family of that name."""
-    try:
-        return FAMILIES[name]
-    except KeyError:
-        raise UnknownName("noise family", name, FAMILIES) from None
+def family_named(family: "str | Family") -> Family:
+    """The family of that name; a family is its own."""
+    if isinstance(family, Family):
+        return family
+    if isinstance(family, str) and family in FAMILIES:
+        return FAMILIES[family]
+    raise UnknownName("noise family", family, FAMILIES)
 
 
-def check_scale(scale: ArrayLike) -> None:
-    """Refuse a scale that is not positive and finite: there is no such noise, and no guarantee."""
-    values = np.asarray(scale)
+_POSITIVE = "every value must be positive and finite"
+_NORM = "give 1, 2 or infinity"
+
+
+def scale_map(scale: ArrayLike) -> NDArray[np.float32]:
+    """The scale as the noise uses it, float32; refused where it is not positive and finite."""
+    values = float32_array("scale", scale)
     bad = values[~(np.isfinite(values) & (values > 0))]
     if bad.size:
-        raise ArgumentError("scale", bad.flat[0], "every value must be positive and finite")
+        raise ArgumentError("scale", bad.flat[0], _POSITIVE)
+    if not values.size:
+        raise ArgumentError("scale", "an empty array", _POSITIVE)
+    return values
+
+
+def _probability(name: str, value: float) -> float:
+    p = real_number(name, value, "a probability lies in [0, 1]")
+    if not 0 <= p <= 1:
+        raise ArgumentError(name, p, "a probability lies in [0, 1]")
+    return p
 
 
 class Scope(StrEnum):
@@ -134,3 +155,7 @@ class NoiseKind(StrEnum):
     @property
     def scope(self) -> Scope:
         return Scope.FROZEN if self is NoiseKind.INPUT else Scope.GLOBAL
+
+    @classmethod
+    def _missing_(cls, value: object) -> "NoiseKind":
+        raise UnknownName("noise kind", value, [kind.value for kind in cls])

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 import tempfile
 from pathlib import Path
 
@@ -23,7 +22,9 @@ def main() -> None:
 
 
 @main.command()
-@click.option("--dimensions", default=3072, show_default=True, type=click.IntRange(1), help="Values in an input.")
+@click.option(
+    "--dimensions", default=3072, show_default=True, type=click.IntRange(1, 2**24), help="Values in an input."
+)
 @click.option("--batch", default=1000, show_default=True, type=click.IntRange(1), help="Noisy copies at a time.")
 @click.option("--rounds", default=40, show_default=True, type=click.IntRange(3), help="Rounds that count.")
 @click.option("--json", "as_json", is_flag=True, help="Print all times and ratios as JSON.")
@@ -52,8 +53,9 @@ def overhead(rounds: int, batch: int, threads: int | None, as_json: bool) -> Non
     """Time the engine against bare session.run loops on a batch that is ready."""
     from ars.bench.networks import resnet20, small_cnn
     from ars.bench.overhead import BARE, BARE_LANES, ENGINE, time_overhead
+    from ars.engine.devices.host import usable_cores
 
-    threads = threads or os.cpu_count() or 1
+    threads = threads or usable_cores()
     report = {}
     with tempfile.TemporaryDirectory() as folder:
         for network, shape in ((resnet20, (3, 32, 32)), (small_cnn, (1, 28, 28))):

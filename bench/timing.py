@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from rich.console import Console
+from rich.progress import track
 
 __all__ = ["Ratio", "Timings", "interleave"]
 
@@ -46,7 +48,7 @@ def interleave(candidates: Mapping[str, Callable[[], object]], rounds: int) -> T
     """The seconds of one call of each candidate, in rounds where each has its turn, after a warm-up."""
     calls = {name: max(1, round(TURN_SECONDS / _turn(candidate, 1))) for name, candidate in candidates.items()}
     seconds: dict[str, list[float]] = {name: [] for name in candidates}
-    for _ in range(rounds):
+    for _ in track(range(rounds), "measuring", console=Console(stderr=True), transient=True):
         for name, candidate in candidates.items():
             seconds[name].append(_turn(candidate, calls[name]) / calls[name])
     return Timings(seconds)

@@ -12,11 +12,12 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ars.engine.bounds import check_alpha
+from ars.checks import whole_number
+from ars.engine.bounds import MAX_N, check_alpha
 from ars.engine.certificate import Certificate, certificate, prediction
-from ars.engine.requests import MAX_DRAWS, Draws, Phase
+from ars.engine.requests import Draws, Phase
 from ars.engine.stopping import Fixed, StoppingRule
-from ars.errors import ArgumentError, RunError
+from ars.errors import RunError
 from ars.noise import Family, NoiseKind
 
 __all__ = ["Plan", "Prediction", "Procedure", "certify", "predict"]
@@ -37,8 +38,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         for name, draws in (("n0", self.n0), ("n", self.n)):
-            if not 1 <= draws <= MAX_DRAWS:
-                raise ArgumentError(name, draws, "an input has between 1 and 2^56 draws in a phase")
+            whole_number(name, draws, 1, MAX_N, f"certificates are for 1 to {MAX_N} draws")
         check_alpha(self.alpha)
 
     def stopping_rule(self) -> StoppingRule:

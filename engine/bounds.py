@@ -1,7 +1,8 @@
 """What n votes say about a probability: Clopper-Pearson bounds, and the test that prediction uses.
 
-The bounds err on the safe side only: rounding never makes a lower bound larger or an upper bound smaller than the
-exact one (tests/engine/test_bounds.py sums the binomial tails with 50 digits).
+For up to 10^9 draws and alpha down to 1e-15, the bounds err on the safe side only: rounding never makes a lower bound
+larger or an upper bound smaller than the exact one (tests/engine/test_bounds.py sums the binomial tails with 50
+digits). Outside of that range scipy's inverse is not good enough, and the arguments are refused.
 """
 
 import math
@@ -9,19 +10,24 @@ import math
 from scipy.special import betainccinv, betaincinv
 from scipy.stats import binomtest
 
+from ars.checks import real_number, whole_number
 from ars.errors import ArgumentError
 
-__all__ = ["binomial_test", "check_alpha", "lower_confidence_bound", "upper_confidence_bound"]
+__all__ = ["MAX_N", "binomial_test", "check_alpha", "lower_confidence_bound", "upper_confidence_bound"]
 
-# scipy's inverses were seen to be off by 2e-12 of the nearer tail, and by the last bit of a number near 1 (n up to
-# 10^9). Giving up these much larger shares costs a radius less than 1e-9.
+MAX_N = 10**9
+MIN_ALPHA = 1e-15
+
+# In that range scipy's inverse was seen to be off by 2e-12 of the nearer tail, and by the last bit of a number near 1.
+# Giving up these much larger shares costs a radius less than 1e-9.
 _TAIL_SLACK = 1e-10
 _ROUNDING_SLACK = 4 * 2.0**-52
 
 
 def lower_confidence_bound(k: int, n: int, alpha: float) -> float:
     """The paper's LowerConfBound: at most the true probability with confidence 1 - alpha, from k hits in n draws."""
-    _check(k, n, alpha)
+    k, n = _check_counts(k, n)
+    alpha = check_alpha(alpha)
     if k == 0:
         return 0.0
     bound = alpha ** (1 / n) if k == n else float(betaincinv(k, n - k + 1, alpha))
@@ -30,7 +36,8 @@ def lower_confidence_bound(k: int, n: int, alpha: float) -> float:
 
 def upper_confidence_bound(k: int, n: int, alpha: float) -> float:
     """At least the true probability with confidence 1 - alpha, from k hits in n draws."""
-    _check(k, n, alpha)
+    k, n = _check_counts(k, n)
+    alpha = check_alpha(alpha)
     if k == n:
         return 1.0
     bound = -math.expm1(math.log(alpha) / n) if k == 0 else float(betainccinv(k + 1, n - k, alpha))
@@ -39,23 +46,19 @@ def upper_confidence_bound(k: int, n: int, alpha: float) -> float:
 
 def binomial_test(k: int, n: int) -> float:
     """The p-value of the two-sided test that k hits in n draws came from probability 1/2 (the paper's BinomPValue)."""
-    _check_counts(k, n)
+    k, n = _check_counts(k, n)
     return float(binomtest(k, n, 0.5).pvalue)
 
 
-def check_alpha(alpha: float) -> None:
-    """Refuse an alpha that is no probability of error."""
-    if not 0 < alpha < 1:
-        raise ArgumentError("alpha", alpha, "it is the allowed share of wrong answers, inside (0, 1)")
+def check_alpha(alpha: float) -> float:
+    """Alpha as a float, or a refusal where it is no probability of error."""
+    requirement = f"it is the allowed share of wrong answers, at least {MIN_ALPHA} and below 1"
+    number = real_number("alpha", alpha, requirement)
+    if not MIN_ALPHA <= number < 1:
+        raise ArgumentError("alpha", alpha, requirement)
+    return number
 
 
-def _check(k: int, n: int, alpha: float) -> None:
-    _check_counts(k, n)
-    check_alpha(alpha)
-
-
-def _check_counts(k: int, n: int) -> None:
-    if n < 1:
-        raise ArgumentError("n", n, "at least one draw is needed")
-    if not 0 <= k <= n:
-        raise ArgumentError("k", k, f"hits lie between 0 and the number of draws, n = {n}")
+def _check_counts(k: int, n: int) -> tuple[int, int]:
+    n = whole_number("n", n, 1, MAX_N, f"the bounds are for 1 to {MAX_N} draws")
+    return whole_number("k", k, 0, n, f"hits lie between 0 and the number of draws, n = {n}"), n

@@ -7,14 +7,15 @@ the paper's certification algorithm (counts in, radius out) and `prediction` the
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import ROUND_FLOOR, Decimal
+from decimal import ROUND_FLOOR, Context, Decimal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ars.engine.bounds import binomial_test, check_alpha, lower_confidence_bound, upper_confidence_bound
+from ars.checks import whole_number
+from ars.engine.bounds import MAX_N, binomial_test, check_alpha, lower_confidence_bound, upper_confidence_bound
 from ars.errors import ArgumentError
-from ars.noise import Family, NoiseKind, Scope, check_scale, family_named
+from ars.noise import Family, NoiseKind, Scope, family_named, scale_map
 
 __all__ = ["ABSTAIN", "Certificate", "certificate", "format_radius", "prediction"]
 
@@ -70,7 +71,12 @@ class Certificate:
 
     def covers(self, delta: ArrayLike, scale: ArrayLike) -> bool:
         """Whether the guarantee holds at x + delta, given the scale map that this certificate was made with."""
-        return family_named(self.family).weighted_norm(delta, scale) < self.K
+        delta, sigma = np.asarray(delta, np.float64), scale_map(scale)
+        if sigma.shape not in ((), delta.shape):
+            raise ArgumentError("scale.shape", sigma.shape, f"it must be the shape of delta, {delta.shape}")
+        if float(sigma.min()) != self.sigma_min:
+            raise ArgumentError("scale", f"a map of minimum {sigma.min()}", f"the certificate's has {self.sigma_min}")
+        return family_named(self.family).weighted_norm(delta, sigma) < self.K
 
 
 def certificate(
@@ -79,31 +85,34 @@ def certificate(
     *,
     n0: int,
     alpha: float,
-    family: Family,
+    family: Family | str,
     scale: ArrayLike,
-    kind: NoiseKind,
+    kind: NoiseKind | str,
     two_sided: bool = False,
 ) -> Certificate:
     """The certificate for the class `selected`, from the votes of n fresh draws.
 
     `counts` has a bin for each class and one last bin for draws that voted for nobody; that bin competes like a class.
     `selected` must come from other draws than `counts`, `n0` of them. If `two_sided`, alpha is split in halves between
-    the bound of pA and those of all other bins at once (Bonferroni); otherwise pB is 1 - pA.
+    the bound of pA and those of all other bins at once (Bonferroni); otherwise pB is 1 - pA. The scale is taken as the
+    noise uses it, in float32.
     """
-    n = sum(counts)
-    if not 0 <= selected < len(counts) - 1:
-        raise ArgumentError("selected", selected, f"there are {len(counts) - 1} classes")
-    others = [count for answer, count in enumerate(counts) if answer != selected]
+    votes = _whole_counts(counts)
+    family, kind = family_named(family), NoiseKind(kind)
+    classes, n = len(votes) - 1, sum(votes)
+    selected = whole_number("selected", selected, 0, classes - 1, f"there are {classes} classes")
+    others = [count for answer, count in enumerate(votes) if answer != selected]
+    alpha = check_alpha(alpha)
     if two_sided:
-        p_a = lower_confidence_bound(counts[selected], n, alpha / 2)
-        p_b = upper_confidence_bound(max(others), n, alpha / 2 / len(others))
-        p_b = min(p_b, math.nextafter(1 - p_a, 2.0))
+        p_a = lower_confidence_bound(votes[selected], n, alpha / 2)
+        p_b = min(upper_confidence_bound(max(others), n, alpha / 2 / len(others)), 1 - p_a)
     else:
-        p_a = lower_confidence_bound(counts[selected], n, alpha)
-        p_b = 1 - p_a
-    check_scale(scale)
-    sigma = np.asarray(scale, np.float64)
+        p_a = lower_confidence_bound(votes[selected], n, alpha)
+        p_b = 1 - p_a  # exact where it matters, for p_a of at least 1/2
+    sigma = scale_map(scale).astype(np.float64)
     sigma_min = float(sigma.min())
+    if kind is NoiseKind.ISOTROPIC and sigma_min != sigma.max():
+        raise ArgumentError("kind", str(kind), "this scale is not the same everywhere")
     K = family.region(p_a, p_b)
     return Certificate(
         predicted=selected if K > 0 else ABSTAIN,
@@ -112,11 +121,11 @@ def certificate(
         p_a=p_a,
         p_b=p_b,
         selected=selected,
-        counts=tuple(counts),
+        counts=tuple(votes),
         n0=n0,
         n=n,
         alpha=alpha,
-        two_sided=two_sided,
+        two_sided=bool(two_sided),
         family=family.name,
         scope=kind.scope,
         sigma_min=sigma_min,
@@ -130,13 +139,24 @@ def prediction(counts: Sequence[int], alpha: float) -> int:
     `counts` is as for `certificate`.
     """
     check_alpha(alpha)
-    top, second = np.argsort(-np.asarray(counts), kind="stable")[:2]
-    n_a, n_b = int(counts[top]), int(counts[second])
-    if top == len(counts) - 1 or n_a == 0 or binomial_test(n_a, n_a + n_b) > alpha:
+    votes = _whole_counts(counts)
+    top, second = sorted(range(len(votes)), key=lambda answer: -votes[answer])[:2]
+    if top == len(votes) - 1 or binomial_test(votes[top], votes[top] + votes[second]) > alpha:
         return ABSTAIN
-    return int(top)
+    return top
+
+
+def _whole_counts(counts: Sequence[int]) -> list[int]:
+    """The votes as Python ints, whose sum cannot overflow."""
+    votes = [whole_number("counts", count, 0, MAX_N, f"votes lie between 0 and {MAX_N}") for count in counts]
+    if len(votes) < 2:
+        raise ArgumentError("counts", votes, "there is a bin for each class, and one for draws that voted for nobody")
+    whole_number("n", sum(votes), 1, MAX_N, f"counts must add up to between 1 and {MAX_N} draws")
+    return votes
 
 
 def format_radius(radius: float, digits: int = 3) -> str:
     """The radius rounded down: what is printed is never more than what was proved."""
-    return str(Decimal(radius).quantize(Decimal(1).scaleb(-digits), ROUND_FLOOR))
+    if math.isinf(radius):
+        return str(radius)
+    return f"{Decimal(radius).quantize(Decimal(1).scaleb(-digits), ROUND_FLOOR, Context(prec=400)):f}"

@@ -1,11 +1,10 @@
 """What a file is, and what this machine can run."""
 
 import importlib
-import os
 from pathlib import Path
 
 from ars.data.pixels import file_sha256
-from ars.engine.devices.host import usable_instructions
+from ars.engine.devices.host import usable_cores, usable_instructions
 from ars.engine.store import read_records, read_settings
 from ars.engine.summary import summarize
 from ars.errors import ArsError
@@ -51,7 +50,8 @@ def list_parts() -> list[tuple[str, str, str]]:
     parts = []
     try:
         fastest, *others = usable_instructions()
-        parts.append(("host", "ready", f"{os.cpu_count()} cores, noise by {fastest} (also here: {', '.join(others)})"))
+        also = f" (also here: {', '.join(others)})" if others else ""
+        parts.append(("host", "ready", f"{usable_cores()} cores, noise by {fastest}{also}"))
     except ArsError as error:
         parts.append(("host", "missing", str(error)))
     for name in ("onnxruntime",):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ars.data.pixels import file_sha256
 from ars.errors import ArgumentError, ModelError
 from ars.manifest import Manifest
-from ars.noise import NoiseKind, check_scale
+from ars.noise import NoiseKind, scale_map
 
 __all__ = ["Generated", "Isotropic", "Maps", "NoiseMaps", "open_noise"]
 
@@ -62,7 +62,7 @@ class Maps:
         if self._mean.shape != self._scale.shape:
             found = f"mean has the shape {self._mean.shape} and scale {self._scale.shape}"
             raise ModelError(path, found, "they must have the same shape")
-        check_scale(self._scale)
+        self._scale = scale_map(self._scale)
         self.kind = NoiseKind.INPUT if self._scale.ndim > input_axes else NoiseKind.DATASET
         self.settings: dict[str, str | float] = {"maps": file_sha256(path)}
 

@@ -1,7 +1,6 @@
 """A smoothed classifier: a model file, the noise that smooths it, and the lanes that run it."""
 
 import itertools
-import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -15,7 +14,7 @@ from ars.engine import algorithms, scheduler
 from ars.engine.algorithms import Plan, Prediction, Procedure
 from ars.engine.batch_size import best_batch
 from ars.engine.certificate import Certificate
-from ars.engine.devices.host import Host
+from ars.engine.devices.host import Host, usable_cores
 from ars.engine.lanes import Lanes
 from ars.engine.noise_maps import open_noise
 from ars.engine.scheduler import Finished, Job
@@ -79,7 +78,7 @@ class SmoothedClassifier:
         self.noise = open_noise(self.manifest, engine.parent, len(self.runner.shape), sigma, noise)
         stated = self.manifest.noise.family if self.manifest and sigma is None and noise is None else "gaussian"
         self.family = family_named(family or stated)
-        self.threads = threads or os.cpu_count() or 1
+        self.threads = threads or usable_cores()
         self.seed = seed
         self.batch = batch
         self.measured_rate: float | None = None

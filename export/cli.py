@@ -10,4 +10,4 @@ from ars.errors import InputError
 @version_option
 def main() -> None:
     """Export a trained model to ONNX and TensorRT."""
-    raise InputError("this version of ARS does not export models yet; CHANGELOG.md says what each version does")
+    raise InputError("this version of ARS does not export models yet; export to ONNX with torch.onnx.export")

@@ -1,4 +1,4 @@
-"""Noise stream 1 written again, slowly, from its specification in ARCHITECTURE.md: integers and float64 only.
+"""Noise stream 1 written again, slowly, from its specification in ARCHITECTURE.md: integers and float64.
 
 Philox here is general in its word size, so that numpy's Philox4x64 can vouch for it (test_stream.py).
 """
@@ -30,8 +30,10 @@ def stream_block(family: str, seed: int, input_id: int, phase: int, draw: int, b
     u = [(word + 0.5) / 2**32 for word in w]
     if family == "gaussian":
         values = []
-        for radius, turn in ((u[0], u[1]), (u[2], u[3])):
-            size = math.sqrt(-2 * math.log(radius))
+        for word, turn in ((w[0], u[1]), (w[2], u[3])):
+            # The one place where the specification rounds u: near 1 the logarithm would show the difference.
+            rounded = np.float32(word) * np.float32(2**-32) + np.float32(2**-33)
+            size = math.sqrt(-2 * math.log(rounded))
             values += [size * math.cos(2 * math.pi * turn), size * math.sin(2 * math.pi * turn)]
         return values
     if family == "laplace":  # the top bit is the sign, the other 31 are the size

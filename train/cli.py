@@ -10,4 +10,6 @@ from ars.errors import InputError
 @version_option
 def main() -> None:
     """Train a classifier and its noise generator."""
-    raise InputError("this version of ARS does not train models yet; CHANGELOG.md says what each version does")
+    raise InputError(
+        "this version of ARS does not train models yet; give `ars-engine certify` an ONNX classifier of your own"
+    )

@@ -1,20 +1,22 @@
 """The host device: noise and votes on the processor, by the native sampler (engine/native/)."""
 
+import os
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ars.checks import float32_array, whole_number
 from ars.engine.requests import MAX_DRAWS, Phase, Request
 from ars.errors import ArgumentError, NativeError, UnknownName
-from ars.noise import Family, check_scale
+from ars.noise import Family, family_named, scale_map
 
 try:
     from ars.engine import _native
 except ImportError as error:
     raise NativeError("the native sampler is not installed; run `pip install .` in the checkout") from error
 
-__all__ = ["Host", "usable_instructions"]
+__all__ = ["Host", "usable_cores", "usable_instructions"]
 
 
 def usable_instructions() -> list[str]:
@@ -23,6 +25,11 @@ def usable_instructions() -> list[str]:
         return _native.instructions()
     except RuntimeError as error:
         raise NativeError(f"{error}; please report this with the processor's name") from error
+
+
+def usable_cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Host:
@@ -38,51 +45,53 @@ class Host:
         threads: int = 1,
         instructions: str | None = None,
     ) -> None:
-        for name, value in (("slots", slots), ("dimensions", dimensions), ("threads", threads)):
-            if value < 1:
-                raise ArgumentError(name, value, "it must be at least 1")
-        if not 0 <= seed < 2**64:
-            raise ArgumentError("seed", seed, "it must fit 64 bits")
+        slots = whole_number("slots", slots, 1, 2**24, "it must lie between 1 and 2^24")
+        dimensions = whole_number("dimensions", dimensions, 1, 2**34, "an input has between 1 and 2^34 dimensions")
+        threads = whole_number("threads", threads, 1, 1024, "it must lie between 1 and 1024")
         usable = usable_instructions()
         if instructions is not None and instructions not in usable:
             raise UnknownName("set of instructions", instructions, usable)
         self.slots, self.dimensions = slots, dimensions
-        self.family = family
-        self.seed = seed
+        self.family = family_named(family)
+        self.seed = whole_number("seed", seed, 0, 2**64 - 1, "it must fit 64 bits")
         self.instructions = instructions or usable[0]
-        self._workers = _native.Workers(threads)
-        self._center = np.zeros((slots, dimensions), np.float32)
-        self._scale = np.zeros((slots, dimensions), np.float32)
+        try:
+            self._workers = _native.Workers(threads)
+            self._center = np.zeros((slots, dimensions), np.float32)
+            self._scale = np.zeros((slots, dimensions), np.float32)
+        except (RuntimeError, MemoryError) as error:
+            raise NativeError(f"there is no room for {slots} slots of {dimensions} values ({error})") from error
 
     def load(self, slot: int, x: ArrayLike, mean: ArrayLike, scale: ArrayLike) -> None:
-        """Put an input and its noise maps in a slot. `mean` and `scale` may be single numbers."""
-        if not 0 <= slot < len(self._center):
-            raise ArgumentError("slot", slot, f"this device has {len(self._center)} slots")
-        x, mean, scale = (np.asarray(values, np.float32) for values in (x, mean, scale))
+        """Put an input and its noise maps in a slot. `mean` and `scale` may be single numbers.
+
+        Not while a batch with draws of this slot is being filled: its rows would be partly of the old input.
+        """
+        slot = whole_number("slot", slot, 0, self.slots - 1, f"this device has {self.slots} slots")
+        x, mean, scale = float32_array("x", x), float32_array("mean", mean), scale_map(scale)
         if x.size != self.dimensions:
             raise ArgumentError("x.shape", x.shape, f"this device is for inputs of {self.dimensions} dimensions")
         for name, values in (("mean", mean), ("scale", scale)):
             if values.shape not in ((), x.shape):
                 raise ArgumentError(f"{name}.shape", values.shape, f"it must be the shape of x, {x.shape}")
-        for name, values in (("x", x), ("mean", mean)):
+        with np.errstate(over="ignore"):
+            center = x + mean
+        for name, values in (("x", x), ("mean", mean), ("x + mean", center)):
             if not np.isfinite(values).all():
                 raise ArgumentError(name, values[~np.isfinite(values)].flat[0], "every value must be finite")
-        check_scale(scale)
-        self._center[slot] = (x + mean).ravel()
-        self._scale[slot] = scale.ravel()
-        # A slot that was never loaded keeps scale 0, by which `fill` knows it.
+        self._center[slot] = center.ravel()
+        self._scale[slot] = scale.ravel()  # a slot that was never loaded keeps scale 0, by which `_table` knows it
 
     def fill(self, out: NDArray[np.float32], requests: Sequence[Request]) -> None:
         """Write x + mean + scale * z into the rows of `out`, a row a draw, request after request."""
-        rows = self._check(requests)
-        if out.dtype != np.float32 or not (out.flags.c_contiguous and out.flags.writeable):
-            raise ArgumentError("out", f"{out.dtype} array", "it must be float32, C-contiguous and writeable")
+        table, rows = self._table(requests)
+        _check_array("out", out, writeable=True)
         if out.shape[:1] != (rows,) or out.size != rows * self.dimensions:
             needs = f"the requests need {rows} rows of {self.dimensions} dimensions"
             raise ArgumentError("out.shape", out.shape, needs)
         _native.fill_noisy(
             out.reshape(rows, self.dimensions),
-            _table(requests),
+            table,
             self._center,
             self._scale,
             self.family.code,
@@ -96,32 +105,38 @@ class Host:
 
         The last column counts the rows that vote for nobody because a logit is not finite.
         """
-        rows = self._check(requests)
-        if logits.dtype != np.float32 or not logits.flags.c_contiguous:
-            raise ArgumentError("logits", f"{logits.dtype} array", "it must be float32 and C-contiguous")
+        table, rows = self._table(requests)
+        _check_array("logits", logits, writeable=False)
         if logits.ndim != 2 or logits.shape[0] != rows or logits.shape[1] < 1:
             raise ArgumentError("logits.shape", logits.shape, f"the requests need {rows} rows of at least one class")
-        counts = np.zeros((len(requests), logits.shape[1] + 1), np.int64)
-        _native.count_votes(logits, _table(requests), counts)
+        counts = np.zeros((len(table), logits.shape[1] + 1), np.int64)
+        _native.count_votes(logits, table, counts)
         return counts
 
-    def _check(self, requests: Sequence[Request]) -> int:
-        """Refuse requests outside noise stream 1 or outside the slots; the number of rows that they take."""
+    def _table(self, requests: Sequence[Request]) -> tuple[NDArray[np.int64], int]:
+        """The requests as the native code takes them, and their rows; refused outside noise stream 1 or the slots."""
+        table = np.empty((len(requests), 5), np.int64)
         rows = 0
-        for request in requests:
-            if not 0 <= request.slot < len(self._center) or self._scale[request.slot, 0] == 0:
-                raise ArgumentError("slot", request.slot, "no input is loaded there")
-            if not 0 <= request.input_id < 2**32:
-                raise ArgumentError("input_id", request.input_id, "it must fit 32 bits")
-            if request.phase not in Phase.__members__.values():
-                raise ArgumentError("phase", request.phase, f"the phases are {', '.join(map(repr, Phase))}")
-            if request.first_draw < 0:
-                raise ArgumentError("first_draw", request.first_draw, "draws are counted from 0")
-            if request.draws < 0 or request.first_draw + request.draws > MAX_DRAWS:
-                raise ArgumentError("draws", request.draws, "an input has between 0 and 2^56 draws in a phase")
-            rows += request.draws
-        return rows
+        for number, (slot, input_id, phase, first_draw, draws) in enumerate(requests):
+            slot = whole_number("slot", slot, 0, self.slots - 1, "no input is loaded there")
+            if self._scale[slot, 0] == 0:
+                raise ArgumentError("slot", slot, "no input is loaded there")
+            first = whole_number("first_draw", first_draw, 0, MAX_DRAWS, _DRAWS)
+            draws = whole_number("draws", draws, 0, MAX_DRAWS - first, _DRAWS)
+            input_id = whole_number("input_id", input_id, 0, 2**32 - 1, "it must fit 32 bits")
+            number_of_phase = whole_number("phase", phase, 0, max(Phase), f"the phases are {[*Phase]}")
+            table[number] = slot, input_id, number_of_phase, first, draws
+            rows += draws
+        return table, rows
 
 
-def _table(requests: Sequence[Request]) -> NDArray[np.int64]:
-    return np.array(requests, np.int64).reshape(len(requests), 5)
+_DRAWS = "an input has between 0 and 2^56 draws in a phase"
+
+
+def _check_array(name: str, array: NDArray[np.float32], *, writeable: bool) -> None:
+    """Refuse what the native code could not read, or write, in place."""
+    if not isinstance(array, np.ndarray) or array.dtype != np.float32:
+        found = f"{array.dtype} array" if isinstance(array, np.ndarray) else type(array).__name__
+        raise ArgumentError(name, found, "it must be a float32 array")
+    if not (array.flags.c_contiguous and array.flags.aligned and (array.flags.writeable or not writeable)):
+        raise ArgumentError(name, "this array", "it must be C-contiguous, aligned and, to be filled, writeable")

@@ -1,4 +1,5 @@
-// The Python module ars.engine._native. It checks nothing that engine/devices/host.py has checked already.
+// The Python module ars.engine._native. engine/devices/host.py checks the arguments in the user's words; here only what
+// would write or read outside of the arrays is refused again.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
@@ -19,9 +20,14 @@ using ConstMatrix = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::devi
 using RequestTable = nb::ndarray<const int64_t, nb::shape<-1, 5>, nb::c_contig, nb::device::cpu>;
 using CountTable = nb::ndarray<int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
-static std::vector<ars::Request> requests_of(const RequestTable& table) {
+static std::vector<ars::Request> requests_of(const RequestTable& table, size_t rows) {
   std::vector<ars::Request> requests(table.shape(0));
   if (!requests.empty()) std::memcpy(requests.data(), table.data(), requests.size() * sizeof(ars::Request));
+  for (const ars::Request& request : requests) {
+    if (request.draws < 0 || (uint64_t)request.draws > rows) throw std::invalid_argument("the requests do not fit the rows");
+    rows -= (size_t)request.draws;
+  }
+  if (rows != 0) throw std::invalid_argument("the requests do not fit the rows");
   return requests;
 }
 
@@ -48,7 +54,11 @@ NB_MODULE(_native, module) {
 
   module.def("fill_noisy", [](Matrix out, RequestTable requests, ConstMatrix center, ConstMatrix scale, uint32_t family,
                               uint64_t seed, ars::Workers& workers, const std::string& instructions) {
-    const std::vector<ars::Request> list = requests_of(requests);
+    const std::vector<ars::Request> list = requests_of(requests, out.shape(0));
+    for (const ars::Request& request : list)
+      if (request.slot < 0 || (uint64_t)request.slot >= center.shape(0)) throw std::invalid_argument("there is no such slot");
+    if (out.shape(1) != center.shape(1) || scale.shape(0) != center.shape(0) || scale.shape(1) != center.shape(1))
+      throw std::invalid_argument("the arrays do not fit each other");
     const ars::FillFunction fill = fill_function(instructions);
     nb::gil_scoped_release release;
     ars::fill_noisy(out.data(), list, ars::Slots{center.data(), scale.data(), center.shape(1)}, ars::Family(family), seed, workers, fill);
@@ -56,7 +66,9 @@ NB_MODULE(_native, module) {
      nb::arg("family"), nb::arg("seed"), nb::arg("workers"), nb::arg("instructions"));
 
   module.def("count_votes", [](ConstMatrix logits, RequestTable requests, CountTable counts) {
-    const std::vector<ars::Request> list = requests_of(requests);
+    const std::vector<ars::Request> list = requests_of(requests, logits.shape(0));
+    if (counts.shape(0) != list.size() || counts.shape(1) != logits.shape(1) + 1)
+      throw std::invalid_argument("the arrays do not fit each other");
     nb::gil_scoped_release release;
     ars::count_votes(logits.data(), logits.shape(1), list, counts.data());
   }, nb::arg("logits").noconvert(), nb::arg("requests").noconvert(), nb::arg("counts").noconvert());

@@ -2,7 +2,8 @@
 // compiled for the instructions that it names: AVX-512, AVX2 or NEON.
 //
 // Each type is two registers, worked on side by side: the noise is one long chain of dependent operations, and two
-// chains keep the processor busy where one would wait.
+// chains keep the processor busy where one would wait. The types differ between the files that include this one, so
+// they stay inside each (the unnamed namespace).
 #pragma once
 
 #include "arithmetic.h"
@@ -14,6 +15,8 @@
 #endif
 
 namespace ars {
+
+namespace {
 
 #if defined(__AVX512F__)
 enum : int { register_bytes = 64 };
@@ -72,7 +75,9 @@ ARS_FN FloatRegister interleave_high(FloatRegister a, FloatRegister b) { return 
 struct Counters { CounterRegister a, b; };
 struct Words32 { WordRegister a, b; };
 struct Floats { FloatRegister a, b; };
-enum : int { counter_lanes = 2 * register_bytes / 8, float_lanes = 2 * register_bytes / 4 };
+enum : int { counter_lanes = 2 * register_bytes / 8 };
+
+}  // namespace
 
 template <> struct Words<Floats> { typedef Words32 type; };
 template <> struct Constant<Floats> { ARS_FN Floats of(float x) { return {x - FloatRegister{}, x - FloatRegister{}}; } };
@@ -80,6 +85,8 @@ template <> struct Constant<Words32> { ARS_FN Words32 of(uint32_t x) { return {x
 template <> struct Constant<Counters> {
   ARS_FN Counters of(uint32_t x) { return {(uint64_t)x - CounterRegister{}, (uint64_t)x - CounterRegister{}}; }
 };
+
+namespace {
 
 ARS_FN Counters operator^(Counters x, Counters y) { return {x.a ^ y.a, x.b ^ y.b}; }
 ARS_FN Counters operator^(Counters x, uint32_t y) { return x ^ Constant<Counters>::of(y); }
@@ -130,5 +137,7 @@ ARS_FN Counters block_numbers(uint32_t first) {
   }
   return blocks;
 }
+
+}  // namespace
 
 }  // namespace ars

@@ -10,6 +10,7 @@ namespace {
 struct Batch {
   float* out;
   const std::vector<Request>& requests;
+  const std::vector<uint64_t>& first_rows;  // of each request, and last the number of rows
   const Slots& slots;
   Family family;
   uint64_t seed;
@@ -19,16 +20,12 @@ struct Batch {
 
   void fill_blocks(uint64_t first, uint64_t end) const {
     const uint64_t per_copy = blocks_per_copy();
-    uint64_t row = 0;  // of the request at hand
-    for (const Request& request : requests) {
-      const uint64_t rows = (uint64_t)request.draws;
-      const uint64_t begin_row = std::max(row, first / per_copy), end_row = std::min(row + rows, (end + per_copy - 1) / per_copy);
-      for (uint64_t r = begin_row; r < end_row; ++r) {
-        const uint64_t from = r * per_copy < first ? first - r * per_copy : 0;
-        const uint64_t to = std::min(per_copy, end - r * per_copy);
-        fill_copy(request, r, r - row, from, to);
-      }
-      row += rows;
+    // The request that the first row belongs to: the last one that starts at or before it.
+    size_t i = std::upper_bound(first_rows.begin(), first_rows.end(), first / per_copy) - first_rows.begin() - 1;
+    for (uint64_t row = first / per_copy; row * per_copy < end; ++row) {
+      while (row >= first_rows[i + 1]) ++i;
+      const uint64_t from = row * per_copy < first ? first - row * per_copy : 0;
+      fill_copy(requests[i], row, row - first_rows[i], from, std::min(per_copy, end - row * per_copy));
     }
   }
 
@@ -44,10 +41,10 @@ struct Batch {
 
 void fill_noisy(float* out, const std::vector<Request>& requests, const Slots& slots, Family family, uint64_t seed,
                 Workers& workers, FillFunction fill) {
-  const Batch batch = {out, requests, slots, family, seed, fill};
-  uint64_t rows = 0;
-  for (const Request& request : requests) rows += (uint64_t)request.draws;
-  const uint64_t blocks = rows * batch.blocks_per_copy();
+  std::vector<uint64_t> first_rows = {0};
+  for (const Request& request : requests) first_rows.push_back(first_rows.back() + (uint64_t)request.draws);
+  const Batch batch = {out, requests, first_rows, slots, family, seed, fill};
+  const uint64_t blocks = first_rows.back() * batch.blocks_per_copy();
 
   const uint64_t piece_blocks = 1 << 12;  // some 20 us of work
   const auto fill_piece = [&](size_t i) { batch.fill_blocks(i * piece_blocks, std::min(blocks, (i + 1) * piece_blocks)); };

@@ -9,24 +9,34 @@
 #include <mutex>
 #include <thread>
 
+#include <unistd.h>
+
 namespace ars {
 
 class Workers {
  public:
-  // `threads` counts the caller of `run`, which works too. The others end by themselves when this object is gone;
-  // nobody waits for them, so a process that was forked, and so has none of them, neither hangs nor fails.
-  explicit Workers(int threads) : state_(std::make_shared<State>()) {
-    for (int i = 1; i < threads; ++i) std::thread(serve, state_).detach();
+  // `threads` counts the caller of `run`, which works too. The others end by themselves when this object is gone.
+  // A process that was forked has none of them, and may have a lock that is never released: there the caller of
+  // `run` does all the work, and no lock is touched.
+  explicit Workers(int threads) : state_(std::make_shared<State>()), owner_(getpid()) {
+    try {
+      for (int i = 1; i < threads; ++i) std::thread(serve, state_).detach();
+    } catch (...) {  // the system has no more threads to give: let those that it gave end
+      stop();
+      throw;
+    }
   }
   Workers(const Workers&) = delete;
   ~Workers() {
-    const std::lock_guard<std::mutex> lock(state_->mutex);
-    state_->stop = true;
-    state_->wake.notify_all();
+    if (getpid() == owner_) stop();
   }
 
   // Calls piece(0), ..., piece(pieces - 1), each once, and returns when all are done. Calls of `run` take turns.
   void run(size_t pieces, const std::function<void(size_t)>& piece) {
+    if (getpid() != owner_) {
+      for (size_t i = 0; i < pieces; ++i) piece(i);
+      return;
+    }
     const std::lock_guard<std::mutex> turn(turn_);
     State& state = *state_;
     {
@@ -55,6 +65,12 @@ class Workers {
     bool stop = false;
   };
 
+  void stop() {
+    const std::lock_guard<std::mutex> lock(state_->mutex);
+    state_->stop = true;
+    state_->wake.notify_all();
+  }
+
   static void take_pieces(State& state, const std::function<void(size_t)>& piece, size_t pieces) {
     for (size_t i = state.next++; i < pieces; i = state.next++) piece(i);
   }
@@ -77,6 +93,7 @@ class Workers {
   }
 
   std::shared_ptr<State> state_;
+  pid_t owner_;
   std::mutex turn_;
 };
 

@@ -56,7 +56,7 @@ def test_a_changed_byte_in_any_file_is_refused(model):
     [
         ({"format": 99}, "its format is 99, and this version reads 1"),
         ({"noise": {"family": "gausian", "kind": "input", "sigma0": 1}}, "unknown noise family 'gausian'"),
-        ({"noise": {"family": "gaussian", "kind": "odd", "sigma0": 1}}, "it is not a manifest"),
+        ({"noise": {"family": "gaussian", "kind": "odd", "sigma0": 1}}, "unknown noise kind 'odd'"),
         ({"files": []}, "it does not list model.onnx"),
         ({"shape": None}, "it is not a manifest"),
     ],

@@ -12,7 +12,7 @@ from scipy import stats
 
 from ars.engine.bounds import lower_confidence_bound
 from ars.errors import ArgumentError, UnknownName
-from ars.noise import FAMILIES, GAUSSIAN, LAPLACE, UNIFORM, NoiseKind, Scope, check_scale, family_named
+from ars.noise import FAMILIES, GAUSSIAN, LAPLACE, UNIFORM, NoiseKind, Scope, family_named, scale_map
 
 families = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
 LAWS = {"gaussian": stats.norm(), "laplace": stats.laplace(), "uniform": stats.uniform(-1, 2)}
@@ -155,6 +155,32 @@ def test_radii_in_other_norms_are_the_fields():
     assert LAPLACE.radius_in(1, 0.5, 3072) == 0.5
 
 
+@families
+def test_no_radius_in_another_norm_is_above_its_exact_value(family):
+    for dimensions in (2, 3, 784, 3072, 150_528):
+        for norm in (2, 3, math.inf):
+            exponent = (0 if math.isinf(norm) else 1 / mp.mpf(norm)) - 1 / mp.mpf(family.norm)
+            truth = mp.mpf(0.7) * mp.mpf(dimensions) ** min(exponent, 0)
+            radius = family.radius_in(norm, 0.7, dimensions)
+            assert truth * (1 - mp.mpf("1e-14")) <= radius <= truth
+
+
+@pytest.mark.parametrize(("norm", "dimensions"), [(0.5, 4), (math.nan, 4), (-1, 4), (2, 0), (2, 1.5), ("2", 4)])
+def test_norms_and_dimensions_that_are_none_are_refused(norm, dimensions):
+    with pytest.raises(ArgumentError, match=r"(norm|dimensions) = "):
+        GAUSSIAN.radius_in(norm, 1.0, dimensions)
+
+
+def test_the_weighted_norm_is_never_below_its_exact_value():
+    rng = np.random.default_rng(0)
+    for family in FAMILIES.values():
+        for _ in range(20):
+            delta, scale = rng.normal(0, 1, 3072), rng.uniform(0.1, 1, 3072)
+            ratios = [mp.mpf(d) / mp.mpf(s) for d, s in zip(delta, scale, strict=True)]
+            truth = mp.norm(ratios, family.norm)
+            assert truth <= family.weighted_norm(delta, scale) <= truth * (1 + mp.mpf("2e-12"))
+
+
 def test_the_guarantee_is_global_unless_noise_depends_on_the_input():
     assert NoiseKind.ISOTROPIC.scope is NoiseKind.DATASET.scope is Scope.GLOBAL
     assert NoiseKind.INPUT.scope is Scope.FROZEN
@@ -163,19 +189,44 @@ def test_the_guarantee_is_global_unless_noise_depends_on_the_input():
 def test_an_unknown_family_is_refused_with_the_nearest_name():
     with pytest.raises(UnknownName, match=r"unknown noise family 'gausian'; did you mean 'gaussian'\?"):
         family_named("gausian")
-    with pytest.raises(UnknownName, match="choose one of gaussian, laplace, uniform"):
-        family_named("cauchy-like")
+    for bad in ("cauchy-like", [], None):
+        with pytest.raises(UnknownName, match="choose one of gaussian, laplace, uniform"):
+            family_named(bad)
+    assert family_named(GAUSSIAN) is family_named("gaussian") is GAUSSIAN
+    with pytest.raises(UnknownName, match="unknown noise kind 'inputs'; did you mean 'input'"):
+        NoiseKind("inputs")
 
 
 @pytest.mark.parametrize("bad", [math.nan, -0.1, 0.0, math.inf])
 def test_a_scale_that_is_not_positive_and_finite_is_refused(bad):
     with pytest.raises(ArgumentError, match="scale = "):
-        check_scale(np.array([0.5, bad, 1.0]))
-    with pytest.raises(ArgumentError, match="scale = "):
+        scale_map(np.array([0.5, bad, 1.0]))
+    with pytest.raises(ArgumentError, match="scale_min = "):
         GAUSSIAN.radius(0.9, 0.1, bad)
 
 
-@pytest.mark.parametrize(("p_a", "p_b"), [(1.1, 0.1), (0.9, -0.1), (math.nan, 0.1)])
+@pytest.mark.parametrize("bad", ["a", None, 1j, [], [[1], [1, 2]], {}, 10**400, True])
+def test_a_scale_that_is_no_array_of_real_numbers_is_refused(bad):
+    with pytest.raises(ArgumentError, match="scale = "):
+        scale_map(bad)
+
+
+def test_the_scale_is_what_the_noise_uses():
+    assert scale_map(0.7).dtype == np.float32
+    assert float(scale_map(0.7)) != 0.7
+
+
+@families
+def test_extreme_probabilities_and_scales_give_finite_results_below_the_exact_ones(family):
+    for p_a, p_b in [(0.9, 1e-310), (0.9, 5e-324), (1e-300, 1e-310), (1 - 2**-53, 1e-300)]:
+        K = family.region(p_a, p_b)
+        truth = exact.region(family.name, mp.mpf(p_a), mp.mpf(p_b))
+        assert 0 <= K <= truth
+        assert truth - 1e-12 * (1 + truth) <= K
+    assert math.isfinite(family.radius(0.999999, 1e-6, 1e308))
+
+
+@pytest.mark.parametrize(("p_a", "p_b"), [(1.1, 0.1), (0.9, -0.1), (math.nan, 0.1), ("0.9", 0.1), (None, 0.1)])
 def test_a_probability_outside_the_unit_interval_is_refused(p_a, p_b):
     with pytest.raises(ArgumentError, match=r"p_[ab] = "):
         GAUSSIAN.region(p_a, p_b)

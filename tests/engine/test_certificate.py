@@ -1,5 +1,7 @@
 """From votes to a certificate."""
 
+import dataclasses
+import json
 import math
 
 import numpy as np
@@ -10,7 +12,7 @@ from scipy.stats import beta, norm
 
 import ars
 from ars.engine.certificate import ABSTAIN, certificate, format_radius, prediction
-from ars.errors import ArgumentError
+from ars.errors import ArgumentError, UnknownName
 from ars.noise import FAMILIES, GAUSSIAN, NoiseKind, Scope
 
 SETTINGS = {"n0": 100, "alpha": 0.001, "family": GAUSSIAN, "scale": 0.5, "kind": NoiseKind.ISOTROPIC}
@@ -99,7 +101,17 @@ def test_other_norms():
         ({"scale": np.array([0.5, np.nan])}, "scale = nan is not valid"),
         ({"scale": -0.5}, "scale = -0.5 is not valid"),
         ({"counts": [0, 0, 0]}, "n = 0 is not valid"),
-        ({"counts": [-5, 10, 0]}, "k = -5 is not valid"),
+        ({"counts": [-5, 10, 0]}, "counts = -5 is not valid"),
+        ({"counts": [60, 40, -30]}, "counts = -30 is not valid"),
+        ({"counts": [99.5, 0.5, 0]}, "counts = 99.5 is not valid"),
+        ({"counts": [2**57, 0, 0]}, "counts = 144115188075855872 is not valid"),
+        ({"counts": [10**9, 10**9, 0]}, "n = 2000000000 is not valid"),
+        ({"counts": []}, r"counts = \[\] is not valid; there is a bin for each class"),
+        ({"selected": 0.5}, "selected = 0.5 is not valid"),
+        ({"selected": None}, "selected = None is not valid"),
+        ({"alpha": 5e-324}, "alpha = 5e-324 is not valid"),
+        ({"scale": []}, "scale = an empty array is not valid"),
+        ({"scale": np.array([0.5, 0.6])}, "kind = isotropic is not valid; this scale is not the same everywhere"),
     ],
 )
 def test_bad_arguments_are_named_with_their_value(changed, message):
@@ -111,10 +123,47 @@ def test_bad_arguments_are_named_with_their_value(changed, message):
 def test_prediction_answers_only_when_the_lead_is_not_chance():
     assert prediction([60, 940, 0, 0], alpha=0.001) == 1
     assert prediction([510, 490, 0, 0], alpha=0.001) == ABSTAIN
-    assert prediction([0, 0, 0, 0], alpha=0.001) == ABSTAIN
     assert prediction([10, 0, 990], alpha=0.001) == ABSTAIN, "most draws voted for nobody"
+    assert prediction(np.array([0, 990, 10, 0], np.uint64), alpha=0.001) == 1
     with pytest.raises(ArgumentError, match="alpha = 0 is not valid"):
         prediction([1, 0, 0], alpha=0)
+    for bad in ([], [5], [0, 0, 0], [1.5, 2, 0]):
+        with pytest.raises(ArgumentError, match=r"(counts|n) = "):
+            prediction(bad, alpha=0.001)
+
+
+def test_votes_of_any_integer_type_are_the_same_votes():
+    """uint8 votes would overflow if they were summed as they are."""
+    expected = certificate([100, 200, 100], 1, **SETTINGS)
+    made = certificate(np.array([100, 200, 100], np.uint8), np.int64(1), **SETTINGS)
+    assert made == expected
+    assert made.n == 400
+    assert json.dumps(dataclasses.asdict(made))
+
+
+def test_family_and_kind_may_be_given_by_name():
+    named = certificate([990, 10, 0], 0, **SETTINGS | {"family": "gaussian", "kind": "isotropic"})
+    assert named == certificate([990, 10, 0], 0, **SETTINGS)
+    with pytest.raises(UnknownName, match="noise family 'gausian'"):
+        certificate([990, 10, 0], 0, **SETTINGS | {"family": "gausian"})
+    with pytest.raises(UnknownName, match="noise kind 'inputs'"):
+        certificate([990, 10, 0], 0, **SETTINGS | {"kind": "inputs"})
+
+
+def test_the_certificate_is_for_the_scale_that_the_noise_has():
+    """0.7 is drawn as the float32 below it; the radius must not be that of 0.7."""
+    made = certificate([990, 10, 0], 0, **SETTINGS | {"scale": 0.7})
+    assert made.sigma_min == float(np.float32(0.7))
+    assert made.radius <= made.K * float(np.float32(0.7))
+
+
+def test_covers_refuses_a_scale_that_is_not_the_certificates():
+    scale = np.float32([0.25, 1.0])
+    made = certificate([990, 10, 0], 0, **SETTINGS | {"scale": scale, "kind": NoiseKind.INPUT})
+    assert made.covers([0.1, 0.1], scale)
+    for bad in ([np.inf, np.inf], [1e9, 1e9], [0.25, 1.0, 1.0], 0.5):
+        with pytest.raises(ArgumentError, match="scale"):
+            made.covers([100, 100], bad)
 
 
 def test_prediction_returns_a_wrong_class_no_more_often_than_alpha():
@@ -135,10 +184,12 @@ def test_a_printed_radius_is_never_more_than_the_proved_one(radius, digits):
 def test_radii_are_printed_with_their_digits():
     assert format_radius(0.49999) == "0.499"
     assert format_radius(2.0, 2) == "2.00"
+    assert format_radius(1e30, 1) == "1000000000000000019884624838656.0"
+    assert format_radius(math.inf) == "inf"
 
 
 def test_the_public_names_are_what_they_say():
-    public = """ABSTAIN FAMILIES ArsError Certificate Family NoiseKind Scope SmoothedClassifier
+    public = """ABSTAIN FAMILIES ArsError Certificate Family NoiseKind Scope SmoothedClassifier __version__
     certificate family_named load prediction"""
     assert ars.__all__ == public.split()
     assert all(hasattr(ars, name) for name in ars.__all__)

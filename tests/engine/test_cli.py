@@ -404,7 +404,7 @@ def test_a_model_that_returns_nan_fails_in_one_sentence():
         (["--sigma", "nan"], "sigma = nan is not valid"),
         (["--family", "gausian"], "did you mean 'gaussian'?"),
         (["--only", "50"], "only = 50 is not valid; the data has the inputs 0 to 39"),
-        (["--n", str(2**57)], "n = 144115188075855872 is not valid"),
+        (["--n", str(2**57)], "n = 144115188075855872 is not valid; certificates are for 1 to 1000000000 draws"),
         (["--out", "no/such/folder.sqlite"], "no/such/folder.sqlite: it cannot be written"),
     ],
 )

@@ -1,5 +1,7 @@
 """The host device: votes, and what it refuses."""
 
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -8,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from ars.engine import _native
 from ars.engine.devices.host import Host, usable_instructions
 from ars.engine.requests import MAX_DRAWS, Phase, Request
-from ars.errors import ArgumentError, ArsError, UnknownName
+from ars.errors import ArgumentError, InputError, UnknownName
 from ars.noise import GAUSSIAN
 
 
@@ -98,6 +101,10 @@ def test_a_slot_can_be_loaded_again():
         ({"mean": np.nan}, "mean = nan is not valid"),
         ({"slot": 2}, "slot = 2 is not valid; this device has 2 slots"),
         ({"slot": -1}, "slot = -1 is not valid"),
+        ({"slot": 0.5}, "slot = 0.5 is not valid"),
+        ({"x": "abcd"}, "x = str is not valid; it must be a real number or an array of them"),
+        ({"x": [[1], [1, 2]]}, "x = list is not valid"),
+        ({"x": np.full(12, 3e38), "mean": 3e38}, r"x \+ mean = inf is not valid"),
     ],
 )
 def test_bad_inputs_are_named_with_their_value(changed, message):
@@ -118,7 +125,11 @@ def test_bad_inputs_are_named_with_their_value(changed, message):
         ({"draws": -1}, "draws = -1 is not valid"),
         ({"draws": 2**56 + 1}, r"draws = 72057594037927937 is not valid; an input has between 0 and 2\^56 draws"),
         ({"first_draw": MAX_DRAWS}, "draws = 3 is not valid"),
-        ({"first_draw": 2**80}, "draws = 3 is not valid"),
+        ({"first_draw": 2**80}, "first_draw = 1208925819614629174706176 is not valid"),
+        ({"first_draw": np.int64(2**63 - 2), "draws": np.int64(2)}, "first_draw = 9223372036854775806 is not valid"),
+        ({"first_draw": 0.5}, "first_draw = 0.5 is not valid; it must be a whole number"),
+        ({"input_id": 1.7}, "input_id = 1.7 is not valid"),
+        ({"draws": "3"}, "draws = '3' is not valid"),
     ],
 )
 def test_bad_requests_are_named_with_their_value(changed, message):
@@ -131,7 +142,9 @@ def test_bad_requests_are_named_with_their_value(changed, message):
     ("out", "message"),
     [
         (np.zeros((3, 12)), "out = float64 array is not valid"),
-        (np.zeros((12, 3), np.float32).T, "out = float32 array is not valid; it must be float32, C-contiguous"),
+        (np.zeros((12, 3), np.float32).T, "out = this array is not valid; it must be C-contiguous"),
+        ([[0.0] * 12] * 3, "out = list is not valid; it must be a float32 array"),
+        (np.frombuffer(bytearray(145), np.uint8)[1:].view(np.float32).reshape(3, 12), "aligned"),
         (np.frombuffer(bytes(144), np.float32).reshape(3, 12), "writeable"),
         (np.zeros((2, 12), np.float32), r"out.shape = \(2, 12\) is not valid; the requests need 3 rows of 12"),
         (np.zeros((3, 13), np.float32), r"out.shape = \(3, 13\) is not valid"),
@@ -166,10 +179,15 @@ def test_bad_logits_are_refused(logits, message):
         ({"threads": 0}, "threads = 0 is not valid"),
         ({"seed": 2**64}, "seed = 18446744073709551616 is not valid"),
         ({"seed": -1}, "seed = -1 is not valid"),
+        ({"seed": 0.5}, "seed = 0.5 is not valid"),
+        ({"threads": 2000}, "threads = 2000 is not valid"),
+        ({"threads": 1.5}, "threads = 1.5 is not valid"),
+        ({"dimensions": 2**40}, "dimensions = 1099511627776 is not valid"),
+        ({"family": "gausian"}, "unknown noise family 'gausian'"),
     ],
 )
 def test_a_device_that_cannot_be_is_refused(changed, message):
-    with pytest.raises(ArgumentError, match=message):
+    with pytest.raises(InputError, match=message):
         Host(**{"slots": 1, "dimensions": 4, "family": GAUSSIAN, "seed": 0} | changed)
 
 
@@ -179,6 +197,37 @@ def test_instructions_that_the_processor_lacks_are_refused():
     assert usable_instructions()[-1] == "scalar"
 
 
-def test_every_error_is_of_the_projects_own_tree():
-    assert issubclass(ArgumentError, ArsError)
-    assert issubclass(ArgumentError, ValueError)
+def test_small_integer_types_in_requests_do_not_overflow():
+    """200 + 100 rows are 44 in uint8: the batch must be refused, not overrun."""
+    requests = [request(np.uint8(200)), request(np.uint8(100))]
+    with pytest.raises(ArgumentError, match="the requests need 300 rows"):
+        ready().fill(np.zeros((44, 12), np.float32), requests)
+    with pytest.raises(ArgumentError, match="the requests need 18446744073709551616 rows"):
+        ready().count(np.zeros((0, 2), np.float32), [request(np.int64(2**56))] * 256)
+
+
+def test_the_native_module_refuses_what_would_leave_its_arrays():
+    center, counts = np.zeros((2, 12), np.float32), np.zeros((1, 3), np.int64)
+
+    def fill(table, out):
+        _native.fill_noisy(out, np.array([table], np.int64), center, center, 0, 0, _native.Workers(1), "scalar")
+
+    for table, rows in [((2, 0, 0, 0, 3), 3), ((-1, 0, 0, 0, 3), 3), ((0, 0, 0, 0, 4), 3), ((0, 0, 0, 0, -1), 3)]:
+        with pytest.raises(ValueError, match=r"fit the rows|no such slot"):
+            fill(table, np.zeros((rows, 12), np.float32))
+    with pytest.raises(ValueError, match="fit each other"):
+        fill((0, 0, 0, 0, 3), np.zeros((3, 11), np.float32))
+    with pytest.raises(ValueError, match="fit the rows"):
+        _native.count_votes(np.zeros((3, 2), np.float32), np.array([[0, 0, 0, 0, 4]], np.int64), counts)
+
+
+def test_a_machine_without_memory_or_threads_is_one_sentence():
+    program = (
+        "import resource; from ars.engine.devices.host import Host; from ars.noise import GAUSSIAN\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (2**32, 2**32))\n"
+        "for slots, threads in ((2**14, 1), (1, 1024)):\n"
+        "    try: Host(slots, 2**20, GAUSSIAN, 0, threads=threads)\n"
+        "    except Exception as error: print(type(error).__name__)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert run.stdout == "NativeError\nNativeError\n", run.stderr

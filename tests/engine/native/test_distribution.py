@@ -1,7 +1,7 @@
 """The noise has the distribution that it claims.
 
 Every check below compares one statistic with its exact law and fails at a probability of FALSE_ALARM if the noise is
-perfect. There are about 60 checks a run, so a perfect generator would fail one run in 15,000; the seeds are fixed, so a
+perfect. There are 81 checks a run, so a perfect generator would fail one run in 12,000; the seeds are fixed, so a
 run that has passed passes again. `make test-slow` does the same with 10^9 values a family.
 """
 

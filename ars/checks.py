@@ -1,0 +1,47 @@
+"""Arguments as numbers and arrays, or an ArgumentError that names them."""
+
+import math
+import operator
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ars.errors import ArgumentError
+
+__all__ = ["float32_array", "real_number", "whole_number"]
+
+
+def whole_number(name: str, value: object, low: int, high: int, requirement: str) -> int:
+    """A Python int in [low, high], from any kind of integer."""
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]  # the refusal is the point
+    except TypeError:
+        raise ArgumentError(name, repr(value), "it must be a whole number") from None
+    if not low <= number <= high:
+        raise ArgumentError(name, number, requirement)
+    return number
+
+
+def real_number(name: str, value: object, requirement: str) -> float:
+    """A Python float that is not NaN, from any kind of real number."""
+    if isinstance(value, str | bytes):
+        raise ArgumentError(name, repr(value), "it must be a number")
+    try:
+        number = float(value)  # type: ignore[arg-type]  # the refusal is the point
+    except (TypeError, ValueError, OverflowError):
+        raise ArgumentError(name, repr(value), "it must be a number") from None
+    if math.isnan(number):
+        raise ArgumentError(name, number, requirement)
+    return number
+
+
+def float32_array(name: str, values: ArrayLike) -> NDArray[np.float32]:
+    """The values as the noise uses them: float32."""
+    try:
+        array = np.asarray(values)
+        if not (np.issubdtype(array.dtype, np.floating) or np.issubdtype(array.dtype, np.integer)):
+            raise TypeError
+        with np.errstate(over="ignore"):
+            return array.astype(np.float32)
+    except (TypeError, ValueError):
+        raise ArgumentError(name, type(values).__name__, "it must be a real number or an array of them") from None
