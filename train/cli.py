@@ -1,15 +1,110 @@
 """`ars-train`."""
 
+from dataclasses import asdict
+from pathlib import Path
+
 import click
 
 from ars.command_line import Command, version_option
-from ars.errors import InputError
+from ars.errors import ArgumentError, MissingPackage, ModelError
+
+FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command(cls=Command)
 @version_option
-def main() -> None:
-    """Train a classifier and its noise generator."""
-    raise InputError(
-        "this version of ARS does not train models yet; give `ars-engine certify` an ONNX classifier of your own"
+@click.option("--dataset", help="fashion-mnist, an .npz, a folder of images, or CIFAR-10's binary batches.")
+@click.option("--arch", default="cnn", show_default=True, help="cnn, resnet20 ... resnet110, resnet50, or timm:NAME.")
+@click.option("--noise", "kind", default="input", show_default=True, help="isotropic, dataset or input.")
+@click.option("--family", default="gaussian", show_default=True, help="gaussian, laplace or uniform.")
+@click.option("--sigma", "sigma0", type=float, default=0.5, show_default=True, help="The smallest scale aimed at.")
+@click.option("--mean-max", type=float, default=1.0, show_default=True, help="Largest size of a noise mean.")
+@click.option("--scale-floor", type=float, default=0.9, show_default=True, help="Smallest scale, times sigma.")
+@click.option("--scale-ceiling", type=float, default=4.0, show_default=True, help="Largest scale, times sigma.")
+@click.option("--epochs", type=int, default=10, show_default=True)
+@click.option("--batch", type=int, default=128, show_default=True, help="Images in a step.")
+@click.option("--draws", type=int, default=5, show_default=True, help="Noisy copies of each image in a step.")
+@click.option("--lr", type=float, default=1e-3, show_default=True, help="The learning rate at the start.")
+@click.option("--optimizer", default="adamw", show_default=True, help="adamw or sgd.")
+@click.option("--schedule", default="cosine", show_default=True, help="cosine, step or constant.")
+@click.option("--weights", type=(float, float, float), default=(1, 1, 0.01), show_default=True, help="Of the losses.")
+@click.option("--shift", type=click.IntRange(0), default=0, help="Move each image by up to so many pixels.")
+@click.option("--flip", is_flag=True, help="Mirror half of the images.")
+@click.option("--max", "most", type=click.IntRange(2), help="Train on at most so many images.")
+@click.option("--resize", type=click.IntRange(1), help="Bring an image's shorter side to this.")
+@click.option("--crop", type=click.IntRange(1), help="Then cut this square from its middle.")
+@click.option("--seed", type=click.IntRange(0, 2**32), default=0, show_default=True)
+@click.option("--init", type=FILE, help="Start from the weights of this model.pt or state_dict.")
+@click.option("--resume", is_flag=True, help="Go on with the run that wrote the output file.")
+@click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda.")
+@click.option("-o", "--output", type=FILE, default=Path("model.pt"), show_default=True)
+def main(
+    dataset: str | None,
+    arch: str,
+    kind: str,
+    family: str,
+    sigma0: float,
+    mean_max: float,
+    scale_floor: float,
+    scale_ceiling: float,
+    epochs: int,
+    batch: int,
+    draws: int,
+    lr: float,
+    optimizer: str,
+    schedule: str,
+    weights: tuple[float, float, float],
+    shift: int,
+    flip: bool,
+    most: int | None,
+    resize: int | None,
+    crop: int | None,
+    seed: int,
+    init: Path | None,
+    resume: bool,
+    device: str,
+    output: Path,
+) -> None:
+    """Train a classifier together with its noise."""
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingPackage("torch", "train") from error
+    from ars.data import ImageSize
+    from ars.data.splits import open_splits
+    from ars.noise import NoiseKind, family_named
+    from ars.train.batches import read_images
+    from ars.train.loop import TrainingPlan, train
+    from ars.train.model_file import ModelSettings, build, check_same, load_weights, read_model_file, read_weights
+    from ars.train.noise_models import NoiseShape
+    from ars.train.progress import TrainingProgress
+
+    if dataset is None:
+        raise ArgumentError("dataset", None, "say what to train on, like --dataset fashion-mnist")
+    plan = TrainingPlan(epochs, batch, draws, lr, optimizer, schedule, weights, shift, flip, seed)
+    bounds = NoiseShape(sigma0, mean_max, scale_floor, scale_ceiling)
+    chosen = NoiseKind(kind), family_named(family).name
+    training_data, test_data = open_splits(dataset, ImageSize(resize, crop))
+    images, validation = read_images(training_data, most), read_images(test_data, 500)
+    classes = training_data.classes or [str(label) for label in range(int(images.labels.max()) + 1)]
+    settings = ModelSettings(
+        arch, tuple(images.x.shape[1:]), tuple(classes), *images.pixel_statistics(), chosen[1], chosen[0], bounds
     )
+    torch.manual_seed(seed)
+    model = build(settings)
+    state = None
+    if resume:
+        earlier, content = read_model_file(output)
+        check_same(output, asdict(settings), asdict(earlier))
+        check_same(output, asdict(plan), content["training"]["plan"])
+        load_weights(model, content["weights"], output)
+        state = content["state"]
+        if state is None:
+            raise ModelError(output, "its training is done", "give another --output to train anew")
+    elif init is not None:
+        load_weights(model.classifier, read_weights(init), init)
+    where = torch.device("cuda" if device == "auto" and torch.cuda.is_available() else device.replace("auto", "cpu"))
+    with TrainingProgress(plan.epochs) as progress:
+        for metrics in train(model, settings, plan, images, validation, output, where, state, progress.step):
+            progress.epoch(metrics)
+    click.echo(f"{output}: {metrics.accuracy:.1%} accuracy under noise, min(sigma) {metrics.sigma_min:.3f}")

@@ -1,0 +1,144 @@
+"""model.pt: tensors and plain data only, so that it loads with weights_only=True and nothing in it can run.
+
+It carries everything that export needs, and, until training is done, what a resume needs.
+"""
+
+import dataclasses
+import os
+import pickle
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ars.errors import ModelError, RunError
+from ars.noise import NoiseKind, family_named
+from ars.train.classifiers import Normalize, make_classifier
+from ars.train.noise_models import NoiseShape, make_noise
+from ars.train.smoothing import SmoothedModel
+
+__all__ = [
+    "FORMAT",
+    "ModelSettings",
+    "build",
+    "check_same",
+    "load_weights",
+    "read_model_file",
+    "read_weights",
+    "write_model_file",
+]
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """What a model is, apart from its weights."""
+
+    arch: str
+    shape: tuple[int, ...]
+    classes: tuple[str, ...]
+    pixel_mean: tuple[float, ...]
+    pixel_deviation: tuple[float, ...]
+    family: str
+    kind: NoiseKind
+    bounds: NoiseShape
+
+
+def build(settings: ModelSettings) -> SmoothedModel:
+    """The model that the settings describe, with fresh weights."""
+    family_named(settings.family)
+    normalize = Normalize(settings.pixel_mean, settings.pixel_deviation)
+    classifier = make_classifier(settings.arch, settings.shape, len(settings.classes), normalize)
+    noise = make_noise(settings.kind, settings.shape, settings.bounds)
+    return SmoothedModel(classifier, noise, settings.bounds.sigma0)
+
+
+def write_model_file(
+    path: Path,
+    settings: ModelSettings,
+    model: SmoothedModel,
+    training: dict[str, Any],
+    state: dict[str, Any] | None = None,
+) -> None:
+    """Write the file whole or not at all. `training` is for the record; `state` is what a resume needs."""
+    content = {
+        "format": FORMAT,
+        "settings": dataclasses.asdict(settings) | {"kind": settings.kind.value},
+        "weights": {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()},
+        "training": training,
+        "state": state,
+    }
+    partial = path.with_name(path.name + ".partial")
+    try:
+        torch.save(content, partial)
+        os.replace(partial, path)
+    except (OSError, RuntimeError) as error:
+        partial.unlink(missing_ok=True)
+        kept = "the earlier checkpoint is kept" if path.exists() else "nothing was written"
+        raise RunError(f"{path}: it cannot be written ({error}); make room, and --resume: {kept}") from error
+
+
+def _load(path: Path) -> Any:
+    """What a PyTorch file holds, tensors and plain data only: nothing in it is run."""
+    if not path.exists():
+        raise ModelError(path, "there is no such file", "`ars-train` writes one")
+    try:
+        with warnings.catch_warnings(action="ignore"):  # of an odd pickle: it is refused, or it is not
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        problem = "it holds code or objects, which are not loaded"
+        raise ModelError(path, problem, "use a model.pt of ars-train, or a state_dict") from error
+    except (OSError, RuntimeError, EOFError, ValueError, KeyError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ModelError(path, f"it is not a PyTorch file ({reason})", "give a model.pt or a state_dict") from error
+
+
+def read_weights(path: Path) -> dict[str, torch.Tensor]:
+    """The weights of a classifier, from a model.pt or from a state_dict."""
+    content = _load(path)
+    if isinstance(content, dict) and "format" in content:
+        prefix = "classifier."
+        return {k.removeprefix(prefix): v for k, v in content["weights"].items() if k.startswith(prefix)}
+    if not isinstance(content, dict) or not all(isinstance(value, torch.Tensor) for value in content.values()):
+        raise ModelError(path, "it is neither a model.pt nor a state_dict", "save model.state_dict()")
+    return content
+
+
+def read_model_file(path: Path) -> tuple[ModelSettings, dict[str, Any]]:
+    """The settings and the rest of a model.pt."""
+    content = _load(path)
+    if not isinstance(content, dict) or "format" not in content:
+        raise ModelError(path, "it is not a model of ars-train", "give its weights with --init")
+    if content["format"] != FORMAT:
+        raise ModelError(path, f"its format is {content['format']}, and this version reads {FORMAT}", "update ARS")
+    settings = dict(content["settings"])
+    settings["kind"] = NoiseKind(settings["kind"])
+    settings["bounds"] = NoiseShape(**settings["bounds"])
+    for name in ("shape", "classes", "pixel_mean", "pixel_deviation"):
+        settings[name] = tuple(settings[name])
+    return ModelSettings(**settings), content
+
+
+def load_weights(model: nn.Module, weights: dict[str, torch.Tensor], path: Path) -> None:
+    """Load weights, or name the first tensor that does not fit."""
+    expected = model.state_dict()
+    for name in [*expected, *weights]:
+        have, want = weights.get(name), expected.get(name)
+        if have is None or want is None or have.shape != want.shape:
+            found = "missing" if have is None else tuple(have.shape)
+            wanted = "not there" if want is None else tuple(want.shape)
+            problem = f"its tensor {name!r} is {found}, and in the architecture it is {wanted}"
+            raise ModelError(path, problem, "give the architecture that the file was made with")
+    model.load_state_dict(weights)
+
+
+def check_same(path: Path, given: dict[str, Any], stored: dict[str, Any]) -> None:
+    """Refuse to go on with other settings than the file was begun with."""
+    for name, value in given.items():
+        if value != stored[name]:
+            problem = f"it was begun with {name} = {stored[name]}, and this run has {value}"
+            raise ModelError(path, problem, "give the same settings, or leave --resume out")

@@ -1,0 +1,96 @@
+"""Where the noise comes from while it is learned: x -> (mean, scale), by module. The kinds are those of ars.noise."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from ars.errors import ArgumentError
+from ars.noise import NoiseKind
+
+__all__ = ["DatasetNoise", "IsotropicNoise", "NoiseGenerator", "NoiseShape", "make_noise"]
+
+
+@dataclass(frozen=True)
+class NoiseShape:
+    """The bounds of learned maps: |mean| <= mean_max, and scale between floor and ceiling times sigma0."""
+
+    sigma0: float
+    mean_max: float = 1.0
+    floor: float = 0.9
+    ceiling: float = 4.0
+
+    def __post_init__(self) -> None:
+        for name, value in (("sigma", self.sigma0), ("mean-max", self.mean_max), ("scale-floor", self.floor)):
+            if not 0 < value < math.inf:
+                raise ArgumentError(name, value, "it must be positive and finite")
+        if not self.floor <= 1 < self.ceiling < math.inf:
+            raise ArgumentError("scale-ceiling", self.ceiling, "sigma0 must lie between the floor and the ceiling")
+
+    def mean(self, raw: Tensor) -> Tensor:
+        """A scaled sigmoid, 0 at 0."""
+        return self.mean_max * (2 * torch.sigmoid(raw) - 1)
+
+    def scale(self, raw: Tensor) -> Tensor:
+        """A scaled sigmoid that is near its floor at 0: noise starts small, and grows where it does no harm."""
+        span = (self.ceiling - self.floor) * self.sigma0
+        return self.floor * self.sigma0 + span * torch.sigmoid(raw - 3.0)
+
+
+class IsotropicNoise(nn.Module):
+    """No mean, one scale (Cohen et al., 2019)."""
+
+    def __init__(self, sigma0: float) -> None:
+        super().__init__()
+        self.sigma0 = sigma0
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.zeros_like(x), torch.full_like(x, self.sigma0)
+
+
+class DatasetNoise(nn.Module):
+    """One learned mean map and one scale map for all inputs."""
+
+    def __init__(self, shape: Sequence[int], bounds: NoiseShape) -> None:
+        super().__init__()
+        self.bounds = bounds
+        self.raw_mean = nn.Parameter(torch.zeros(*shape))
+        self.raw_scale = nn.Parameter(torch.zeros(*shape))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        mean, scale = self.bounds.mean(self.raw_mean), self.bounds.scale(self.raw_scale)
+        return mean.expand_as(x), scale.expand_as(x)
+
+
+class NoiseGenerator(nn.Module):
+    """The paper's generator: a dense block of four 3x3 convolutions with leaky ReLU, then a branch for each map."""
+
+    def __init__(self, channels: int, bounds: NoiseShape, growth: int = 16) -> None:
+        super().__init__()
+        self.bounds = bounds
+        widths = [channels + growth * layer for layer in range(5)]
+        self.dense = nn.ModuleList(nn.Conv2d(width, growth, 3, padding=1) for width in widths[:4])
+        self.mean_branch = nn.Conv2d(widths[4], channels, 3, padding=1)
+        self.scale_branch = nn.Conv2d(widths[4], channels, 3, padding=1)
+        for branch in (self.mean_branch, self.scale_branch):  # every map starts flat
+            nn.init.normal_(branch.weight, std=1e-3)
+            assert branch.bias is not None
+            nn.init.zeros_(branch.bias)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        features = x
+        for convolution in self.dense:
+            new = nn.functional.leaky_relu(convolution(features), 0.2)
+            features = torch.cat([features, new], dim=1)
+        return self.bounds.mean(self.mean_branch(features)), self.bounds.scale(self.scale_branch(features))
+
+
+def make_noise(kind: NoiseKind, shape: Sequence[int], bounds: NoiseShape) -> nn.Module:
+    """The module for a kind of noise on inputs of that shape."""
+    if kind is NoiseKind.ISOTROPIC:
+        return IsotropicNoise(bounds.sigma0)
+    if kind is NoiseKind.DATASET:
+        return DatasetNoise(shape, bounds)
+    return NoiseGenerator(shape[0], bounds)

@@ -1,0 +1,44 @@
+"""How far training is: a live bar where stderr is a terminal, and a line an epoch everywhere."""
+
+import sys
+from types import TracebackType
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ars.train.loop import EpochMetrics
+
+__all__ = ["TrainingProgress"]
+
+
+class TrainingProgress:
+    def __init__(self, epochs: int) -> None:
+        self._epochs = epochs
+        columns = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
+        console = Console(stderr=True)
+        self._bar = Progress(
+            *columns, TimeRemainingColumn(), console=console, transient=True, disable=not sys.stderr.isatty()
+        )
+        self._task = self._bar.add_task("", total=None)
+
+    def step(self, done: int, total: int, loss: float) -> None:
+        """A step of the optimizer has been taken, the `done`-th of the run."""
+        self._bar.update(self._task, completed=done, total=total, description=f"loss {loss:.3f}")
+
+    def epoch(self, metrics: EpochMetrics) -> None:
+        parts = (
+            f"epoch {metrics.epoch}/{self._epochs}: loss {metrics.loss:.3f} (smoothing {metrics.smoothing:.3f}, "
+            f"variance {metrics.variance:.4f}, mean {metrics.mean:.2f}), accuracy under noise {metrics.accuracy:.1%}, "
+            f"radius about {metrics.radius:.2f}, min(sigma) {metrics.sigma_min:.3f}, {metrics.seconds:.0f} s"
+        )
+        click.echo(parts, err=True)
+
+    def __enter__(self) -> "TrainingProgress":
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()

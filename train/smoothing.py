@@ -1,0 +1,54 @@
+"""A classifier under learned noise, and the three losses of the paper that train both."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from ars.noise import Family
+
+__all__ = ["Losses", "SmoothedModel", "standard_noise"]
+
+
+def standard_noise(family: Family, like: Tensor, draws: int, generator: torch.Generator | None = None) -> Tensor:
+    """`draws` copies of standard noise for a batch, [draws, *batch]."""
+    shape = (draws, *like.shape)
+    if family.name == "gaussian":
+        return torch.randn(shape, generator=generator, device=like.device)
+    uniform = 2 * torch.rand(shape, generator=generator, device=like.device) - 1
+    if family.name == "uniform":
+        return uniform
+    tiny = torch.finfo(torch.float32).tiny
+    return -torch.sign(uniform) * torch.log((1 - uniform.abs()).clamp_min(tiny))  # Laplace
+
+
+@dataclass(frozen=True)
+class Losses:
+    """The paper's three losses, each a mean over the batch."""
+
+    smoothing: Tensor
+    variance: Tensor
+    mean: Tensor
+
+    def total(self, weights: tuple[float, float, float]) -> Tensor:
+        alpha, beta, gamma = weights
+        return alpha * self.smoothing + beta * self.variance + gamma * self.mean
+
+
+class SmoothedModel(nn.Module):
+    """A classifier and its noise as one module, so that one optimizer, and one DistributedDataParallel, has both."""
+
+    def __init__(self, classifier: nn.Module, noise: nn.Module, sigma0: float) -> None:
+        super().__init__()
+        self.classifier, self.noise, self.sigma0 = classifier, noise, sigma0
+
+    def forward(self, x: Tensor, labels: Tensor, z: Tensor) -> Losses:
+        mean, scale = self.noise(x)
+        noisy = (x + mean + scale * z).flatten(0, 1)
+        logits = self.classifier(noisy)
+        smallest = scale.flatten(1).amin(1)
+        return Losses(
+            smoothing=nn.functional.cross_entropy(logits, labels.repeat(len(z))),
+            variance=((smallest - self.sigma0) / self.sigma0).abs().mean(),
+            mean=mean.flatten(1).norm(dim=1).mean(),
+        )
