@@ -2,6 +2,7 @@
 
 from importlib.metadata import version
 
+from ars.engine.algorithms import Plan
 from ars.engine.certificate import ABSTAIN, Certificate, certificate, prediction
 from ars.engine.smoothed import SmoothedClassifier, load
 from ars.errors import ArsError
@@ -14,6 +15,7 @@ __all__ = [
     "Certificate",
     "Family",
     "NoiseKind",
+    "Plan",
     "Scope",
     "SmoothedClassifier",
     "__version__",

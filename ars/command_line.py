@@ -16,11 +16,20 @@ class Command(click.Command):
         try:
             return super().invoke(context)
         except ArsError as error:
-            click.echo(f"Error: {error}", err=True)
-            context.exit(error.exit_status)
+            sentence, status = str(error), error.exit_status
         except MemoryError:
-            click.echo("Error: there is not enough memory for this; ask for less at a time", err=True)
-            context.exit(1)
+            sentence, status = "there is not enough memory for this; ask for less at a time", 1
+        except BrokenPipeError:
+            raise  # click ends quietly, as a reader like head wants
+        except OSError as error:
+            sentence, status = (
+                f"{error.filename or 'output'}: {error.strerror or error}; check the path and the disk",
+                1,
+            )
+        except KeyboardInterrupt:
+            sentence, status = "stopped", 130
+        click.echo(f"Error: {sentence}", err=True)
+        return context.exit(status)
 
 
 class Group(click.Group):

@@ -3,9 +3,10 @@
 ArsError
 ├── InputError            what the user gave is wrong: exit status 2 (also a ValueError)
 │   ├── ArgumentError     a bad value of an argument; the message names the argument and the value
-│   ├── DataError         a data file that cannot be used; the message names the file
-│   ├── ModelError        a model file that cannot be used; the message names the file
-│   ├── StoreError        a run store that cannot be used; the message names the file
+│   ├── FileError         a file that cannot be used; the message names it
+│   │   ├── DataError     a data file
+│   │   ├── ModelError    a model file
+│   │   └── StoreError    a run store
 │   ├── MissingPackage    a package that an extra installs; the message has the install line
 │   └── UnknownName       a name that is not one of the known ones; the message offers the nearest
 └── RunError              a run that started well and failed: exit status 1
@@ -22,6 +23,7 @@ __all__ = [
     "ArgumentError",
     "ArsError",
     "DataError",
+    "FileError",
     "InputError",
     "MissingPackage",
     "ModelError",
@@ -53,20 +55,22 @@ class ArgumentError(InputError):
         self.value = value
 
 
-class _FileError(InputError):
+class FileError(InputError):
+    """A file that cannot be used."""
+
     def __init__(self, path: Path | str, problem: str, fix: str) -> None:
         super().__init__(f"{path}: {problem}; {fix}")
 
 
-class DataError(_FileError):
+class DataError(FileError):
     """A data file that cannot be used."""
 
 
-class ModelError(_FileError):
+class ModelError(FileError):
     """A model file that cannot be used."""
 
 
-class StoreError(_FileError):
+class StoreError(FileError):
     """A run store that cannot be used."""
 
 

@@ -61,7 +61,17 @@ class Manifest:
         except ArsError:
             raise
         except (OSError, ValueError, TypeError, KeyError) as error:
-            raise ModelError(path, f"it is not a manifest ({error!r})", "export the model again") from error
+            raise ModelError(
+                path, f"it is not a manifest ({error!r})", "export the model again, or move it away"
+            ) from error
+
+    def check(self, path: Path, shape: tuple[int | None, ...], classes: int) -> None:
+        """Refuse a classifier that is not of the shape and the classes that the manifest says."""
+        if len(self.classes) != classes:
+            problem = f"it has {classes} classes, and its manifest names {len(self.classes)}"
+            raise ModelError(path, problem, "export the model again")
+        if len(shape) != len(self.shape) or any(a not in (None, b) for a, b in zip(shape, self.shape, strict=True)):
+            raise ModelError(path, f"it takes inputs of {shape}, and its manifest says {self.shape}", "export it again")
 
     def file(self, role: str, folder: Path) -> Path | None:
         """The path of the file with that role, after its hash has been checked."""

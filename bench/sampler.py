@@ -23,15 +23,22 @@ def time_samplers(dimensions: int, batch: int, rounds: int) -> Timings:
     rng = np.random.default_rng(0)
     x = rng.random(dimensions, dtype=np.float32)
     scale = 0.25 + rng.random(dimensions, dtype=np.float32)
-    return interleave(
-        {
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingPackage("torch", "train") from error
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        candidates = {
             ONE_THREAD: _ars(x, scale, batch, threads=1),
             TORCH: _torch(x, scale, batch),
             NUMPY: _numpy(x, scale, batch),
             TWO_THREADS: _ars(x, scale, batch, threads=2),
-        },
-        rounds,
-    )
+        }
+        return interleave(candidates, rounds)
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _ars(x: np.ndarray, scale: np.ndarray, batch: int, threads: int) -> Callable[[], object]:
@@ -43,11 +50,8 @@ def _ars(x: np.ndarray, scale: np.ndarray, batch: int, threads: int) -> Callable
 
 def _torch(x: np.ndarray, scale: np.ndarray, batch: int) -> Callable[[], object]:
     """As the field's scripts have it."""
-    try:
-        import torch
-    except ImportError as error:
-        raise MissingPackage("torch", "train") from error
-    torch.set_num_threads(1)
+    import torch
+
     image, deviation = torch.from_numpy(x), torch.from_numpy(scale)
 
     def noisy_copies() -> object:

@@ -17,7 +17,7 @@ from ars.engine.bounds import MAX_N, check_alpha
 from ars.engine.certificate import Certificate, certificate, prediction
 from ars.engine.requests import Draws, Phase
 from ars.engine.stopping import Fixed, StoppingRule
-from ars.errors import RunError
+from ars.errors import ArgumentError, RunError
 from ars.noise import Family, NoiseKind
 
 __all__ = ["Plan", "Prediction", "Procedure", "certify", "predict"]
@@ -25,6 +25,10 @@ __all__ = ["Plan", "Prediction", "Procedure", "certify", "predict"]
 Result = TypeVar("Result")
 Votes = NDArray[np.int64]
 Procedure = Generator[Draws, Votes, Result]
+
+
+# Split over up to 10^5 classes, it stays in the range of the bounds.
+MIN_PLAN_ALPHA = 1e-9
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,8 @@ class Plan:
     def __post_init__(self) -> None:
         for name, draws in (("n0", self.n0), ("n", self.n)):
             whole_number(name, draws, 1, MAX_N, f"certificates are for 1 to {MAX_N} draws")
-        check_alpha(self.alpha)
+        if check_alpha(self.alpha) < MIN_PLAN_ALPHA:
+            raise ArgumentError("alpha", self.alpha, f"certificates are for alpha of at least {MIN_PLAN_ALPHA}")
 
     def stopping_rule(self) -> StoppingRule:
         return Fixed(self.n)
@@ -83,5 +88,6 @@ class Prediction:
 def predict(*, n: int, alpha: float) -> Procedure[Prediction]:
     """Algorithm "Anisotropic Randomized Smoothing Prediction"."""
     check_alpha(alpha)
+    whole_number("n", n, 1, MAX_N, f"predictions are for 1 to {MAX_N} draws")
     counts = yield Draws(Phase.PREDICTION, n)
     return Prediction(prediction(counts.tolist(), alpha), tuple(counts.tolist()), alpha)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ars.engine.devices.host import Host
 from ars.engine.lanes import Lanes
 from ars.engine.requests import Phase, Request
 
@@ -15,26 +16,28 @@ _SECONDS_A_SIZE = 0.2
 _LARGEST_BATCH_BYTES = 2**26
 
 
-def best_batch(make_lanes: Callable[[int], Lanes], shape: tuple[int, ...]) -> tuple[int, float]:
+def best_batch(make_lanes: Callable[[int], Lanes], device: Host, shape: tuple[int, ...]) -> tuple[int, float]:
     """The smallest size within 3 % of the best rate, and its draws a second. Takes a second or two."""
     dimensions = int(np.prod(shape))
-    sizes = [size for size in SIZES if size == 1 or 4 * size * dimensions <= _LARGEST_BATCH_BYTES]
+    device.load(0, np.full(shape, 0.5, np.float32), 0.0, 0.25)
     rates: dict[int, float] = {}
-    for size in sizes:
-        with make_lanes(size) as lanes:
-            rates[size] = _draws_a_second(lanes, shape)
+    for size in (size for size in SIZES if size == 1 or 4 * size * dimensions <= _LARGEST_BATCH_BYTES):
+        lanes = make_lanes(size)
+        try:
+            rates[size] = _draws_a_second(lanes, device)
+        finally:
+            lanes.close()
         if rates[size] < 0.9 * max(rates.values()) or 2 * size / rates[size] > 1:
             break  # it gets worse, or the next size would take a second a batch
     best = next(size for size, rate in rates.items() if rate >= 0.97 * max(rates.values()))
     return best, rates[best]
 
 
-def _draws_a_second(lanes: Lanes, shape: tuple[int, ...]) -> float:
-    lanes.device.load(0, np.full(shape, 0.5, np.float32), 0.0, 0.25)
+def _draws_a_second(lanes: Lanes, device: Host) -> float:
     request = [Request(0, 0, Phase.PREDICTION, 0, lanes.batch)]
 
     def one_round() -> None:
-        for future in [lanes.submit(request) for _ in range(2 * lanes.lanes)]:
+        for future in [lanes.submit(device, request) for _ in range(2 * lanes.lanes)]:
             future.result()
 
     one_round()

@@ -1,7 +1,9 @@
 """`ars-engine`. Results go to stdout; progress and advice go to stderr."""
 
 import dataclasses
+import itertools
 import json
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,14 +16,15 @@ from numpy.typing import NDArray
 from ars.command_line import Group, version_option
 from ars.engine.algorithms import Plan
 from ars.engine.certificate import format_radius
-from ars.engine.inspection import inspect_model, inspect_store, list_parts
+from ars.engine.inspection import inspect_file, list_parts
 from ars.engine.options import FILE, DataOptions, ModelOptions, data_options, model_options
 from ars.engine.progress import RunProgress
 from ars.engine.results import FORMATS, write_records
-from ars.engine.run import certify_run, environment_of, read_examples, settings_of
-from ars.engine.store import Store, read_records, read_settings
+from ars.engine.run import certify_run, check_unchanged, environment_of, read_examples, settings_of
+from ars.engine.smoothed import SmoothedClassifier
+from ars.engine.store import Store, read_records, stored_batch
 from ars.engine.summary import Summary, summarize
-from ars.errors import DataError
+from ars.errors import DataError, StoreError
 
 quiet_option = click.option("--quiet", is_flag=True, help="No progress and no advice.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -57,50 +60,50 @@ def certify(
 ) -> None:
     """Certify inputs into a run store. The same command again goes on where a run stopped."""
     plan = Plan(n0, n, alpha, two_sided)
-    source, ids = data.open()
-    out = out or Path(f"{model.engine.stem}.{source.name.replace(':', '-')}.sqlite")
-    on_bad_input = _say_skipped if data.on_error == "skip" else None
-    # A run that goes on keeps its batch size: it is one of the settings that decide the result.
-    resumes = out.exists() and out.stat().st_size > 0
-    batch = model.batch or (int(str(read_settings(out)[0]["batch"])) if resumes else None)
-    with model.load(batch) as classifier:
-        if classifier.runner.fixed_batch and not quiet:
-            advice = "it runs slowly until it is exported with a dynamic batch axis"
-            click.echo(f"{model.engine} takes only batches of {classifier.runner.fixed_batch}; {advice}", err=True)
-        first = next(read_examples(source, ids, classifier.runner.classes, on_bad_input and _ignore), None)
-        if first is not None:
-            classifier.prepare(first[1].shape)
-        if classifier.measured_rate and not quiet:
-            rate = f"{classifier.measured_rate:,.0f} draws/s"
-            click.echo(
-                f"batch {classifier.batch} with {classifier.threads} threads, the fastest here: {rate}", err=True
-            )
+    with model.load(None) as classifier:
+        source, ids = data.open(classifier)
+        out = out or Path(f"{model.engine.stem}.{source.name.replace(':', '-')}.sqlite")
+        if not out.parent.is_dir():
+            raise StoreError(out, "it cannot be written (there is no such folder)", "choose another --out")
+        # A run that goes on keeps its batch size: it is one of the settings that decide the result.
+        classifier.batch = model.batch or stored_batch(out)
+        first = next(read_examples(source, ids, classifier.runner.classes, data.skipper(lambda error: None)), None)
+        if first is None:
+            raise DataError(source.name, "none of the chosen inputs can be read", "choose others")
+        _prepare(classifier, model.engine, first[1].shape, quiet)
         settings = settings_of(classifier, source, plan)
-        with Store(out, settings, environment_of(source), source.classes) as store:
+        with Store(out, settings, environment_of(classifier, source), source.classes) as store:
             done = store.done()
+            check_unchanged(source, {idx: done[idx] for idx in ids if idx in done}, out)
             left = [idx for idx in ids if idx not in done]
             if len(left) < len(ids) and not quiet:
                 click.echo(f"{out}: {len(ids) - len(left)} of {len(ids)} inputs are certified already", err=True)
-            examples = read_examples(source, left, classifier.runner.classes, on_bad_input)
             try:
-                with RunProgress(len(left), quiet=quiet) as progress:
-                    for record in certify_run(classifier, examples, plan, store):
-                        progress.add(record.draws, record.correct)
+                with RunProgress(len(left), n0 + n, quiet=quiet) as progress:
+                    on_bad_input = data.skipper(lambda error: progress.say(f"Skipped: {error}"))
+                    shape = first[1].shape
+                    examples = read_examples(source, left, classifier.runner.classes, on_bad_input, shape)
+                    for record in certify_run(classifier, examples, plan, store, progress.draws):
+                        progress.input(record.correct)
             except KeyboardInterrupt:
+                signal.signal(signal.SIGINT, signal.SIG_IGN)  # the batches at work are finished, and then it ends
                 advice = "the same command goes on from there"
                 click.echo(f"Stopped: {out} has {len(store.done())} certified inputs; {advice}.", err=True)
+                classifier.close()
                 sys.exit(130)
     chosen = set(ids)
-    summary = summarize(record for record in read_records(out) if record.idx in chosen)
-    _print_summary(summary, out, as_json)
+    _print_summary(summarize(record for record in read_records(out) if record.idx in chosen), out, as_json)
 
 
-def _say_skipped(error: DataError) -> None:
-    click.echo(f"Skipped: {error}", err=True)
-
-
-def _ignore(error: DataError) -> None:
-    """It will be met again, and said then."""
+def _prepare(classifier: SmoothedClassifier, engine: Path, shape: tuple[int, ...], quiet: bool) -> None:
+    """Get the classifier ready for inputs of that shape, and say what was found."""
+    if classifier.runner.fixed_batch and not quiet:
+        advice = "it runs slowly until it is exported with a dynamic batch axis"
+        click.echo(f"{engine} takes only batches of {classifier.runner.fixed_batch}; {advice}", err=True)
+    classifier.prepare(shape)
+    if classifier.measured_rate and not quiet:
+        chosen = f"batch {classifier.batch} with {classifier.threads} threads"
+        click.echo(f"{chosen}, the fastest here: {classifier.measured_rate:,.0f} draws/s", err=True)
 
 
 def _print_summary(summary: Summary, out: Path, as_json: bool) -> None:
@@ -125,15 +128,21 @@ def _print_summary(summary: Summary, out: Path, as_json: bool) -> None:
 @click.option("--n", type=click.IntRange(1), default=1000, show_default=True, help="Draws for each input.")
 @alpha_option
 @json_option
-def predict(model: ModelOptions, data: DataOptions, n: int, alpha: float, as_json: bool) -> None:
+@quiet_option
+def predict(model: ModelOptions, data: DataOptions, n: int, alpha: float, as_json: bool, quiet: bool) -> None:
     """Print the smoothed classifier's answers, -1 where it abstains."""
-    source, ids = data.open()
     labels: dict[int, int | None] = {}
     with model.load(model.batch) as classifier:
-        on_bad_input = _say_skipped if data.on_error == "skip" else None
+        source, ids = data.open(classifier)
+        on_bad_input = data.skipper(lambda error: click.echo(f"Skipped: {error}", err=True))
+        examples = read_examples(source, ids, classifier.runner.classes, on_bad_input)
+        first = next(examples, None)
+        if first is None:
+            raise DataError(source.name, "none of the chosen inputs can be read", "choose others")
+        _prepare(classifier, model.engine, first[1].shape, quiet)
 
         def numbered() -> Iterator[tuple[int, NDArray[np.float32]]]:
-            for idx, x, label in read_examples(source, ids, classifier.runner.classes, on_bad_input):
+            for idx, x, label in itertools.chain([first], examples):
                 labels[idx] = label
                 yield idx, x
 
@@ -152,7 +161,7 @@ def predict(model: ModelOptions, data: DataOptions, n: int, alpha: float, as_jso
 @main.command()
 @click.argument("store", type=FILE)
 @click.option("--format", "form", type=click.Choice(FORMATS), default="tsv", show_default=True)
-@click.option("-o", "--output", type=click.File("w", atomic=True), default="-", help="Where to; - is stdout.")
+@click.option("-o", "--output", type=click.File("w"), default="-", help="Where to; - is stdout.")
 def results(store: Path, form: str, output: TextIO) -> None:
     """Print the certificates of a run, the field's own columns first."""
     for piece in write_records(read_records(store), form):
@@ -164,7 +173,7 @@ def results(store: Path, form: str, output: TextIO) -> None:
 @json_option
 def inspect(file: Path, as_json: bool) -> None:
     """Say what a model file or a run store is."""
-    facts = inspect_store(file) if file.suffix == ".sqlite" else inspect_model(file)
+    facts = inspect_file(file)
     if as_json:
         click.echo(json.dumps(facts, indent=2))
     else:

@@ -1,28 +1,33 @@
 """What a file is, and what this machine can run."""
 
-import importlib
 from pathlib import Path
 
-from ars.data.pixels import file_sha256
 from ars.engine.devices.host import usable_cores, usable_instructions
 from ars.engine.store import read_records, read_settings
 from ars.engine.summary import summarize
 from ars.errors import ArsError
 from ars.manifest import manifest_beside
 
-__all__ = ["inspect_model", "inspect_store", "list_parts"]
+__all__ = ["inspect_file", "list_parts"]
 
 Facts = dict[str, object]
 
 
-def inspect_model(path: Path) -> Facts:
+def inspect_file(path: Path) -> Facts:
+    """What a model file or a run store is."""
+    if path.exists() and path.read_bytes()[:15] == b"SQLite format 3":
+        return _inspect_store(path)
+    return _inspect_model(path)
+
+
+def _inspect_model(path: Path) -> Facts:
     """What a classifier takes and gives, and what its manifest says of it."""
     from ars.engine.runners.onnxruntime import OnnxRuntime
 
     runner = OnnxRuntime(path)
     facts: Facts = {
         "file": str(path),
-        "sha256": file_sha256(path),
+        "sha256": runner.sha256,
         "input": " x ".join(str(side or "any") for side in runner.shape),
         "batch": runner.fixed_batch or "any",
         "classes": runner.classes,
@@ -38,7 +43,7 @@ def inspect_model(path: Path) -> Facts:
     }
 
 
-def inspect_store(path: Path) -> Facts:
+def _inspect_store(path: Path) -> Facts:
     """The settings of a run and how far it is."""
     settings, environment, _ = read_settings(path)
     summary = summarize(read_records(path))
@@ -54,10 +59,10 @@ def list_parts() -> list[tuple[str, str, str]]:
         parts.append(("host", "ready", f"{usable_cores()} cores, noise by {fastest}{also}"))
     except ArsError as error:
         parts.append(("host", "missing", str(error)))
-    for name in ("onnxruntime",):
-        try:
-            module = importlib.import_module(f"ars.engine.runners.{name}")
-            parts.append((name, "ready", f"version {module.version}"))
-        except ArsError as error:
-            parts.append((name, "missing", str(error)))
+    try:
+        from ars.engine.runners.onnxruntime import OnnxRuntime
+
+        parts.append((OnnxRuntime.name, "ready", f"version {OnnxRuntime.version}"))
+    except ArsError as error:
+        parts.append(("onnxruntime", "missing", str(error)))
     return parts

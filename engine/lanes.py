@@ -7,7 +7,6 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,33 +28,31 @@ class BatchVotes:
 
 
 class Lanes:
-    def __init__(self, device: Host, runner: Runner, shape: tuple[int, ...], batch: int, lanes: int) -> None:
-        self.device, self.batch, self.lanes = device, batch, lanes
+    """Lanes for inputs of one shape. Several runs may use them at once, each with a device of its own."""
+
+    def __init__(self, runner: Runner, shape: tuple[int, ...], batch: int, lanes: int) -> None:
+        self.batch, self.lanes = batch, lanes
         self._runner = runner
         self._buffers: queue.SimpleQueue[NDArray[np.float32]] = queue.SimpleQueue()
         for _ in range(lanes):
             self._buffers.put(np.empty((batch, *shape), np.float32))
         self._pool = ThreadPoolExecutor(lanes, thread_name_prefix="lane")
 
-    def submit(self, requests: Sequence[Request]) -> "Future[BatchVotes]":
-        """Queue a batch, of at most `batch` rows."""
-        return self._pool.submit(self._work, requests)
+    def submit(self, device: Host, requests: Sequence[Request]) -> "Future[BatchVotes]":
+        """Queue a batch, of at most `batch` rows, for the inputs that are loaded in the device."""
+        return self._pool.submit(self._work, device, requests)
 
-    def _work(self, requests: Sequence[Request]) -> BatchVotes:
-        start = time.perf_counter()
+    def _work(self, device: Host, requests: Sequence[Request]) -> BatchVotes:
         buffer = self._buffers.get()
+        start = time.perf_counter()
         try:
             copies = buffer[: sum(request.draws for request in requests)]
-            self.device.fill(copies, requests)
-            counts = self.device.count(self._runner.run(copies), requests)
+            device.fill(copies, requests)
+            counts = device.count(self._runner.run(copies), requests)
         finally:
             self._buffers.put(buffer)
         return BatchVotes(requests, counts, time.perf_counter() - start)
 
-    def __enter__(self) -> "Lanes":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """End the threads, once the batches at work are done."""
         self._pool.shutdown(wait=True, cancel_futures=True)

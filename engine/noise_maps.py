@@ -1,6 +1,5 @@
 """Where the noise of an input comes from: one sigma, maps from a file, or a noise generator."""
 
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -8,6 +7,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ars.checks import float32_array
+from ars.data.arrays import read_npz
 from ars.data.pixels import file_sha256
 from ars.errors import ArgumentError, ModelError
 from ars.manifest import Manifest
@@ -38,8 +39,10 @@ class Isotropic:
     kind = NoiseKind.ISOTROPIC
 
     def __post_init__(self) -> None:
-        if not 0 < self.sigma < np.inf:
-            raise ArgumentError("sigma", self.sigma, "it must be positive and finite")
+        try:
+            scale_map(self.sigma)
+        except ArgumentError:
+            raise ArgumentError("sigma", self.sigma, "it must be positive and finite") from None
 
     @property
     def settings(self) -> dict[str, str | float]:
@@ -54,15 +57,13 @@ class Maps:
 
     def __init__(self, path: Path, input_axes: int) -> None:
         self._path = path
-        try:
-            with np.load(path, allow_pickle=False) as arrays:
-                self._mean, self._scale = (np.asarray(arrays[name], np.float32) for name in ("mean", "scale"))
-        except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
-            raise ModelError(path, f"it cannot be read ({error})", "save arrays named mean and scale") from error
-        if self._mean.shape != self._scale.shape:
-            found = f"mean has the shape {self._mean.shape} and scale {self._scale.shape}"
+        arrays = read_npz(path, ModelError)
+        if not {"mean", "scale"} <= arrays.keys():
+            raise ModelError(path, f"it has the arrays {', '.join(arrays)}", "it must have mean and scale")
+        if arrays["mean"].shape != arrays["scale"].shape:
+            found = f"mean has the shape {arrays['mean'].shape} and scale {arrays['scale'].shape}"
             raise ModelError(path, found, "they must have the same shape")
-        self._scale = scale_map(self._scale)
+        self._mean, self._scale = _checked(path, arrays["mean"], arrays["scale"])
         self.kind = NoiseKind.INPUT if self._scale.ndim > input_axes else NoiseKind.DATASET
         self.settings: dict[str, str | float] = {"maps": file_sha256(path)}
 
@@ -76,17 +77,36 @@ class Maps:
 
 
 class Generated:
-    """Maps that a noise generator makes for each input (the paper)."""
+    """Maps that a noise generator makes for each input (the paper). A generator that is said to make the same maps for
+    all inputs must do so: the scope of the guarantee hangs on it."""
 
     def __init__(self, path: Path, kind: NoiseKind) -> None:
         from ars.engine.runners.onnxruntime import OnnxGenerator
 
         self.kind = kind
-        self.settings: dict[str, str | float] = {"generator": file_sha256(path)}
-        self._generator = OnnxGenerator(path)
+        self._path, self._generator = path, OnnxGenerator(path)
+        self.settings: dict[str, str | float] = {"generator": self._generator.sha256}
+        self._first: Pair | None = None
 
     def at(self, input_id: int, x: NDArray[np.float32]) -> Pair:
-        return self._generator(x)
+        maps = _checked(f"{self._path}, at input {input_id}", *self._generator(x))
+        if self.kind is not NoiseKind.INPUT:
+            self._first = self._first or maps
+            if not all(np.array_equal(a, b) for a, b in zip(maps, self._first, strict=True)):
+                problem = f"its noise is said to be of kind {self.kind}, but differs from input to input"
+                raise ModelError(self._path, problem, "correct the manifest, or give the file with --noise")
+        return maps
+
+
+def _checked(path: Path | str, mean: NDArray[np.generic], scale: NDArray[np.generic]) -> Pair:
+    """The maps in float32, or a refusal that names their file."""
+    try:
+        pair = float32_array("mean", mean), scale_map(scale)
+    except ArgumentError as error:
+        raise ModelError(path, f"its {error.argument} has the value {error.value}", "every scale is positive") from None
+    if not np.isfinite(pair[0]).all():
+        raise ModelError(path, "its mean has a value that is not finite", "every value must be finite")
+    return pair
 
 
 def open_noise(

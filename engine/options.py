@@ -10,6 +10,7 @@ import click
 
 from ars.data import Dataset, ImageSize, open_data, select
 from ars.engine.smoothed import SmoothedClassifier, load
+from ars.errors import DataError
 
 __all__ = ["DataOptions", "ModelOptions", "data_options", "model_options"]
 
@@ -59,10 +60,16 @@ class DataOptions:
     only: str | None
     on_error: str
 
-    def open(self) -> tuple[Dataset, list[int]]:
-        """The data, and the numbers of the chosen inputs."""
-        data = open_data(self.data, ImageSize(self.resize, self.crop), self.classes)
+    def open(self, classifier: SmoothedClassifier) -> tuple[Dataset, list[int]]:
+        """The data, with images in the classifier's number of channels, and the numbers of the chosen inputs."""
+        axes = classifier.runner.shape
+        channels = axes[0] if len(axes) == 3 and axes[0] in (1, 3) else None
+        data = open_data(self.data, ImageSize(self.resize, self.crop, channels), self.classes)
         return data, select(len(data), skip=self.skip, most=self.max, only=self.only)
+
+    def skipper(self, say: Callable[[DataError], None]) -> Callable[[DataError], None] | None:
+        """What to do with an input that cannot be read: say it and go on, or, for None, end the run."""
+        return say if self.on_error == "skip" else None
 
 
 def _gather(group: type, argument: str, *options: Callable[[Command], Command]) -> Callable[[Command], Command]:

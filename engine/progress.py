@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 __all__ = ["RunProgress"]
 
@@ -16,53 +16,48 @@ _SECONDS_A_LINE = 5.0
 class RunProgress:
     """Inputs done, draws a second, certified accuracy so far, time left."""
 
-    def __init__(self, total: int, *, quiet: bool, stream: TextIO | None = None) -> None:
-        stream = stream or sys.stderr
-        self._stream, self._total, self._quiet = stream, total, quiet
-        self._bar: Progress | None = None
+    def __init__(self, inputs: int, draws_an_input: int, *, quiet: bool, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._quiet = quiet
+        self._total_inputs, self._total_draws = inputs, inputs * draws_an_input
         self._start = self._last_line = time.perf_counter()
         self._inputs = self._draws = self._labelled = self._certified = 0
-        if not quiet and stream.isatty():
-            self._bar = Progress(
-                TextColumn("certifying"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TextColumn("{task.description}"),
-                TimeRemainingColumn(),
-                console=Console(file=stream),
-                transient=True,
-            )
-            self._task = self._bar.add_task("", total=total)
+        self._console = Console(file=self._stream)
+        columns = (TextColumn("certifying"), BarColumn(), TaskProgressColumn(), TextColumn("{task.description}"))
+        shown = not quiet and self._stream.isatty()
+        self._bar = Progress(*columns, TimeRemainingColumn(), console=self._console, transient=True, disable=not shown)
+        self._task = self._bar.add_task("", total=self._total_draws)
+        self._lines = not quiet and not shown
 
-    def add(self, draws: int, correct: bool | None) -> None:
+    def draws(self, number: int) -> None:
+        """Count draws, batch by batch."""
+        self._draws += number
+        now = time.perf_counter()
+        self._bar.update(self._task, advance=number, description=self._describe(now))
+        if self._lines and now - self._last_line > _SECONDS_A_LINE:
+            self._last_line = now
+            left = (now - self._start) / self._draws * (self._total_draws - self._draws)
+            print(f"{self._describe(now)}, {left:.0f} s left", file=self._stream, flush=True)
+
+    def input(self, correct: bool | None) -> None:
         """Count one certified input."""
         self._inputs += 1
-        self._draws += draws
         self._labelled += correct is not None
         self._certified += bool(correct)
-        now = time.perf_counter()
-        if self._bar is not None:
-            self._bar.update(self._task, advance=1, description=self._describe(now))
-        elif not self._quiet and now - self._last_line > _SECONDS_A_LINE:
-            self._last_line = now
-            left = (now - self._start) / self._inputs * (self._total - self._inputs)
-            print(
-                f"{self._inputs}/{self._total} inputs, {self._describe(now)}, {left:.0f} s left",
-                file=self._stream,
-                flush=True,
-            )
+
+    def say(self, text: str) -> None:
+        """A line of its own, above the bar."""
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _describe(self, now: float) -> str:
-        rate = f"{self._draws / (now - self._start):,.0f} draws/s"
-        return f"{rate}, certified accuracy {self._certified / self._labelled:.1%}" if self._labelled else rate
+        text = f"{self._inputs}/{self._total_inputs} inputs, {self._draws / (now - self._start):,.0f} draws/s"
+        return f"{text}, certified accuracy {self._certified / self._labelled:.1%}" if self._labelled else text
 
     def __enter__(self) -> "RunProgress":
-        if self._bar is not None:
-            self._bar.start()
+        self._bar.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        self._bar.stop()

@@ -11,38 +11,42 @@ from ars.engine.store import Record
 __all__ = ["FORMATS", "write_records"]
 
 
+COLUMNS = (
+    *("idx", "label", "predict", "radius", "correct", "time", "p_a", "p_b", "K", "sigma_min", "sigma_geomean"),
+    *("scope", "n0", "n", "draws", "seconds", "selected", "counts"),
+)
+
+
 def _columns(record: Record) -> dict[str, object]:
     certificate = record.certificate
-    return {
-        "idx": record.idx,
-        "label": record.label,
-        "predict": certificate.predicted,
-        "radius": certificate.radius,
-        "correct": None if record.correct is None else int(record.correct),
-        "time": str(datetime.timedelta(seconds=record.seconds)),
-        "p_a": certificate.p_a,
-        "p_b": certificate.p_b,
-        "K": certificate.K,
-        "sigma_min": certificate.sigma_min,
-        "sigma_geomean": certificate.sigma_geomean,
-        "scope": certificate.scope.value,
-        "n0": certificate.n0,
-        "n": certificate.n,
-        "draws": record.draws,
-        "seconds": record.seconds,
-        "selected": certificate.selected,
-        "counts": " ".join(map(str, certificate.counts)),
-    }
+    values = (
+        record.idx,
+        record.label,
+        certificate.predicted,
+        certificate.radius,
+        None if record.correct is None else int(record.correct),
+        str(datetime.timedelta(seconds=record.seconds)),
+        certificate.p_a,
+        certificate.p_b,
+        certificate.K,
+        certificate.sigma_min,
+        certificate.sigma_geomean,
+        certificate.scope.value,
+        certificate.n0,
+        certificate.n,
+        record.draws,
+        record.seconds,
+        certificate.selected,
+        " ".join(map(str, certificate.counts)),
+    )
+    return dict(zip(COLUMNS, values, strict=True))
 
 
 def _separated(records: Iterable[Record], delimiter: str) -> Iterator[str]:
-    for number, record in enumerate(records):
-        columns = _columns(record)
+    yield delimiter.join(COLUMNS) + "\n"
+    for record in records:
         line = io.StringIO()
-        writer = csv.DictWriter(line, columns, delimiter=delimiter, lineterminator="\n")
-        if number == 0:
-            writer.writeheader()
-        writer.writerow(columns)
+        csv.writer(line, delimiter=delimiter, lineterminator="\n").writerow(_columns(record).values())
         yield line.getvalue()
 
 

@@ -4,7 +4,8 @@ import dataclasses
 import hashlib
 import importlib.metadata
 import platform
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +14,9 @@ from ars.data import Dataset
 from ars.engine.algorithms import Plan
 from ars.engine.smoothed import SmoothedClassifier
 from ars.engine.store import Record, Store
-from ars.errors import DataError
+from ars.errors import DataError, StoreError
 
-__all__ = ["certify_run", "environment_of", "read_examples", "settings_of"]
+__all__ = ["certify_run", "check_unchanged", "environment_of", "read_examples", "settings_of"]
 
 NOISE_STREAM = 1
 
@@ -25,7 +26,7 @@ def settings_of(
 ) -> dict[str, str | int | float | bool | None]:
     """Everything that decides the certificates."""
     return {
-        "engine": classifier.sha256,
+        "engine": classifier.runner.sha256,
         "runner": classifier.runner.name,
         "data": data.fingerprint(),
         "family": classifier.family.name,
@@ -39,22 +40,28 @@ def settings_of(
     }
 
 
-def environment_of(data: Dataset) -> dict[str, str | int | float | bool | None]:
+def environment_of(classifier: SmoothedClassifier, data: Dataset) -> dict[str, str | int | float | bool | None]:
     """What the run happened on: for the record, and free to change between a run and its resume."""
     return {
         "data_name": data.name,
         "ars": importlib.metadata.version("ars"),
-        "onnxruntime": importlib.metadata.version("onnxruntime"),
+        classifier.runner.name: classifier.runner.version,
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",
     }
 
 
 def read_examples(
-    data: Dataset, ids: Sequence[int], classes: int, on_bad_input: Callable[[DataError], None] | None
+    data: Dataset,
+    ids: Sequence[int],
+    classes: int,
+    on_bad_input: Callable[[DataError], None] | None,
+    shape: tuple[int, ...] | None = None,
 ) -> Iterator[tuple[int, NDArray[np.float32], int | None]]:
-    """The chosen inputs with their labels. A bad one is passed to `on_bad_input` and left out, or ends the run."""
-    shape: tuple[int, ...] | None = None
+    """The chosen inputs, all of one shape, with their labels.
+
+    A bad one is passed to `on_bad_input` and left out, or ends the run.
+    """
     for idx in ids:
         try:
             example = data[idx]
@@ -73,21 +80,34 @@ def read_examples(
             yield idx, example.x, example.label
 
 
+def content_sha256(x: NDArray[np.float32]) -> str:
+    return hashlib.sha256(x.tobytes()).hexdigest()
+
+
+def check_unchanged(data: Dataset, done: Mapping[int, str], store: Path) -> None:
+    """Refuse to go on where an input that is certified already has another content by now."""
+    for idx, sha256 in done.items():
+        if content_sha256(data[idx].x) != sha256:
+            changed = f"input {idx} of {data.name} is not what it was when it was certified"
+            raise StoreError(store, changed, "choose another --out")
+
+
 def certify_run(
     classifier: SmoothedClassifier,
     examples: Iterator[tuple[int, NDArray[np.float32], int | None]],
     plan: Plan,
     store: Store,
+    on_draws: Callable[[int], None] = lambda draws: None,
 ) -> Iterator[Record]:
     """Certify the examples; each record has been committed to the store when it is yielded."""
     labels: dict[int, tuple[int | None, str]] = {}
 
     def numbered() -> Iterator[tuple[int, NDArray[np.float32]]]:
         for idx, x, label in examples:
-            labels[idx] = (label, hashlib.sha256(x.tobytes()).hexdigest())
+            labels[idx] = (label, content_sha256(x))
             yield idx, x
 
-    for one in classifier.certify_many(numbered(), plan):
+    for one in classifier.certify_many(numbered(), plan, on_draws):
         label, sha256 = labels.pop(one.input_id)
         record = Record(one.input_id, label, one.result, one.draws, one.seconds, sha256)
         store.add(record)

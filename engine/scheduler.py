@@ -5,7 +5,7 @@ are admitted when a batch would not be full without them. A batch that is not fu
 and a lane is idle.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ars.engine.algorithms import Procedure
+from ars.engine.devices.host import Host
 from ars.engine.lanes import BatchVotes, Lanes
 from ars.engine.requests import Phase, Request
-from ars.errors import RunError
+from ars.errors import ArsError, RunError
 
 __all__ = ["Finished", "Job", "run"]
 
@@ -43,11 +44,24 @@ class Finished(Generic[Result]):
     """The input's share of the run's wall clock: its rows' share of its batches' time, divided by the lanes."""
 
 
-def run(lanes: Lanes, jobs: Iterator[Job[Result]]) -> Iterator[Finished[Result]]:
-    """The results of all jobs, each as soon as it is known."""
-    scheduler = _Scheduler(lanes, jobs)
+def run(
+    lanes: Lanes,
+    device: Host,
+    jobs: Iterator[Job[Result]],
+    on_draws: Callable[[int], None] = lambda draws: None,
+) -> Iterator[Finished[Result]]:
+    """The results of all jobs, each as soon as it is known. The device is this run's alone.
+
+    If a job cannot be made, or its procedure fails, no further job is taken, those under way are finished, and then the
+    error is raised: what was begun is not lost.
+    """
+    scheduler = _Scheduler(lanes, device, jobs)
     while scheduler.submit_batches():
-        yield from scheduler.collect()
+        for votes in scheduler.collect():
+            on_draws(int(votes.counts.sum()))
+            yield from scheduler.hand_out(votes)
+    if scheduler.failure is not None:
+        raise scheduler.failure
 
 
 @dataclass
@@ -84,10 +98,11 @@ class _Active(Generic[Result]):
 
 
 class _Scheduler(Generic[Result]):
-    def __init__(self, lanes: Lanes, jobs: Iterator[Job[Result]]) -> None:
-        self._lanes = lanes
+    def __init__(self, lanes: Lanes, device: Host, jobs: Iterator[Job[Result]]) -> None:
+        self.failure: ArsError | None = None
+        self._lanes, self._device = lanes, device
         self._jobs: Iterator[Job[Result]] | None = jobs
-        self._free = list(range(lanes.device.slots))
+        self._free = list(range(device.slots))
         self._active: dict[int, _Active[Result]] = {}  # by slot, the oldest first
         self._flying: set[Future[BatchVotes]] = set()
 
@@ -97,46 +112,61 @@ class _Scheduler(Generic[Result]):
             waiting = self._admit()
             if waiting == 0 or (waiting < self._lanes.batch and len(self._flying) >= self._lanes.lanes):
                 break
-            self._flying.add(self._lanes.submit(self._pack()))
+            self._flying.add(self._lanes.submit(self._device, self._pack()))
         return bool(self._flying)
 
-    def collect(self) -> Iterator[Finished[Result]]:
-        """Wait for a batch, hand its votes out, and let the inputs that have all theirs go on."""
+    def collect(self) -> Iterator[BatchVotes]:
+        """Wait for a batch, and give the votes of all that are done."""
         done, self._flying = wait(self._flying, return_when=FIRST_COMPLETED)
         for future in done:
-            votes = future.result()
-            rows = int(votes.counts.sum())
-            for request, counts in zip(votes.requests, votes.counts, strict=True):
-                active = self._active[request.slot]
-                if int(counts.sum()) != request.draws:
-                    raise RunError(f"input {request.input_id}: {request.draws} draws gave {counts.sum()} votes")
-                active.receive(counts)
-                active.seconds += votes.seconds * request.draws / rows / self._lanes.lanes
-                if active.to_come == 0:
-                    yield from self._advance(active)
+            yield future.result()
+
+    def hand_out(self, votes: BatchVotes) -> Iterator[Finished[Result]]:
+        """Give inputs their votes, and let those that have all of theirs go on."""
+        rows = int(votes.counts.sum())
+        for request, counts in zip(votes.requests, votes.counts, strict=True):
+            active = self._active[request.slot]
+            if int(counts.sum()) != request.draws:
+                raise RunError(f"input {request.input_id}: {request.draws} draws gave {counts.sum()} votes")
+            active.receive(counts)
+            active.seconds += votes.seconds * request.draws / rows / self._lanes.lanes
+            if active.to_come == 0:
+                yield from self._advance(active)
 
     def _advance(self, active: _Active[Result]) -> Iterator[Finished[Result]]:
         try:
             active.advance()
+            return
         except StopIteration as stop:
-            del self._active[active.slot]
-            self._free.append(active.slot)
             yield Finished(active.job.input_id, stop.value, sum(active.next_draw.values()), active.seconds)
+        except RunError as error:
+            self._fail(error)
+        del self._active[active.slot]
+        self._free.append(active.slot)
 
     def _admit(self) -> int:
         """Load inputs until a batch can be filled; how many draws wait to be submitted."""
         waiting = sum(active.to_submit for active in self._active.values())
         while waiting < self._lanes.batch and self._jobs is not None and self._free:
-            job = next(self._jobs, None)
-            if job is None:
-                self._jobs = None
+            try:
+                job = next(self._jobs, None)
+                if job is None:
+                    self._jobs = None
+                    break
+                self._device.load(self._free[-1], job.x, job.mean, job.scale)
+            except ArsError as error:
+                self._fail(error)
                 break
             active = _Active(job, self._free.pop())
-            self._lanes.device.load(active.slot, job.x, job.mean, job.scale)
             self._active[active.slot] = active
             active.advance()
             waiting += active.to_submit
         return waiting
+
+    def _fail(self, error: ArsError) -> None:
+        """Take no more jobs, and remember the first error."""
+        self._jobs = None
+        self.failure = self.failure or error
 
     def _pack(self) -> list[Request]:
         requests, room = [], self._lanes.batch

@@ -9,7 +9,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ars.data.pixels import file_sha256
+from ars.checks import whole_number
+from ars.data.pixels import to_pixels
 from ars.engine import algorithms, scheduler
 from ars.engine.algorithms import Plan, Prediction, Procedure
 from ars.engine.batch_size import best_batch
@@ -17,8 +18,9 @@ from ars.engine.certificate import Certificate
 from ars.engine.devices.host import Host, usable_cores
 from ars.engine.lanes import Lanes
 from ars.engine.noise_maps import open_noise
+from ars.engine.runners import Runner
 from ars.engine.scheduler import Finished, Job
-from ars.errors import ArgumentError
+from ars.errors import DataError, RunError
 from ars.manifest import manifest_beside
 from ars.noise import family_named
 
@@ -57,6 +59,19 @@ def load(
     )
 
 
+def check_rows_are_independent(runner: Runner, shape: tuple[int, ...]) -> None:
+    """Refuse a model whose logits for an input depend on the rest of its batch: its votes would mean nothing."""
+    rows = np.random.default_rng(0).random((4, *shape), dtype=np.float32)
+    together, turned, alone = runner.run(rows)[0], runner.run(rows[::-1].copy())[-1], runner.run(rows[:1])[0]
+    size = max(1.0, float(np.abs(together).max()))
+    if (
+        np.isfinite(together).all()
+        and max(np.abs(together - turned).max(), np.abs(together - alone).max()) > 0.01 * size
+    ):
+        fix = "export it for inference (model.eval())"
+        raise RunError(f"the model's logits for an input depend on the other inputs of its batch; {fix}")
+
+
 class SmoothedClassifier:
     def __init__(
         self,
@@ -71,21 +86,19 @@ class SmoothedClassifier:
     ) -> None:
         from ars.engine.runners.onnxruntime import OnnxRuntime
 
-        if batch is not None and batch < 1:
-            raise ArgumentError("batch", batch, "it must be at least 1")
+        self.batch = None if batch is None else whole_number("batch", batch, 1, 2**24, "it must be at least 1")
+        self.threads = usable_cores() if threads is None else whole_number("threads", threads, 1, 1024, "at least 1")
+        self.seed = whole_number("seed", seed, 0, 2**64 - 1, "it must fit 64 bits")
         self.manifest = manifest_beside(engine)
         self.runner = OnnxRuntime(engine)
+        if self.manifest:
+            self.manifest.check(engine, self.runner.shape, self.runner.classes)
         self.noise = open_noise(self.manifest, engine.parent, len(self.runner.shape), sigma, noise)
         stated = self.manifest.noise.family if self.manifest and sigma is None and noise is None else "gaussian"
         self.family = family_named(family or stated)
-        self.threads = threads or usable_cores()
-        self.seed = seed
-        self.batch = batch
         self.measured_rate: float | None = None
         """The draws a second that `batch` was chosen for, where it was measured."""
-        self.sha256 = file_sha256(engine)
-        self._lanes: Lanes | None = None
-        self._shape: tuple[int, ...] = ()
+        self._lanes: dict[tuple[int, ...], Lanes] = {}
 
     def certify(
         self,
@@ -97,76 +110,91 @@ class SmoothedClassifier:
         two_sided: bool = False,
         input_id: int = 0,
     ) -> Certificate:
-        """The certificate of one input, in pixel units. `input_id` and the seed decide its noise."""
+        """The certificate of one input: floats in pixel units, or integers in 0..255. `input_id` and the seed decide
+        its noise."""
         plan = Plan(n0, n, alpha, two_sided)
-        (finished,) = self.certify_many([(input_id, np.asarray(x, np.float32))], plan)
+        (finished,) = self.certify_many([(input_id, x)], plan)
         return finished.result
 
     def certify_many(
-        self, examples: Iterable[tuple[int, NDArray[np.float32]]], plan: Plan = DEFAULT_PLAN
+        self,
+        examples: Iterable[tuple[int, ArrayLike]],
+        plan: Plan = DEFAULT_PLAN,
+        on_draws: Callable[[int], None] = lambda draws: None,
     ) -> Iterator[Finished[Certificate]]:
-        """Certificates of numbered inputs, each as soon as it is known, and not always in the order of the inputs."""
+        """Certificates of numbered inputs, each as soon as it is known, and not always in the order of the inputs.
+
+        `on_draws` is told how many draws have been counted, batch by batch.
+        """
         family, kind = self.family, self.noise.kind
-        yield from self._run(examples, lambda scale: algorithms.certify(scale, plan, family, kind))
+        yield from self._run(examples, lambda scale: algorithms.certify(scale, plan, family, kind), on_draws)
 
     def predict(
         self, x: ArrayLike, *, n: int = PREDICTION_N, alpha: float = DEFAULT_PLAN.alpha, input_id: int = 0
     ) -> Prediction:
         """The smoothed classifier's answer at one input."""
-        (finished,) = self.predict_many([(input_id, np.asarray(x, np.float32))], n=n, alpha=alpha)
+        (finished,) = self.predict_many([(input_id, x)], n=n, alpha=alpha)
         return finished.result
 
     def predict_many(
         self,
-        examples: Iterable[tuple[int, NDArray[np.float32]]],
+        examples: Iterable[tuple[int, ArrayLike]],
         *,
         n: int = PREDICTION_N,
         alpha: float = DEFAULT_PLAN.alpha,
     ) -> Iterator[Finished[Prediction]]:
         """The smoothed classifier's answers at numbered inputs, each as soon as it is known."""
-        yield from self._run(examples, lambda scale: algorithms.predict(n=n, alpha=alpha))
+        yield from self._run(examples, lambda scale: algorithms.predict(n=n, alpha=alpha), lambda draws: None)
 
     def prepare(self, shape: tuple[int, ...]) -> Lanes:
         """The lanes for inputs of that shape; measures the batch size first, where none was given."""
-        self.runner.check_shape(shape)
-        if self.batch is None:
-            self.batch, self.measured_rate = best_batch(lambda size: self._make_lanes(shape, size), shape)
-        if self._lanes is None or shape != self._shape:
-            self.close()
-            self._shape, self._lanes = shape, self._make_lanes(shape, self.batch)
-        return self._lanes
+        if shape not in self._lanes:
+            self.runner.check_shape(shape)
+            check_rows_are_independent(self.runner, shape)
+            if self.batch is None:
 
-    def _make_lanes(self, shape: tuple[int, ...], batch: int) -> Lanes:
+                def make_lanes(size: int) -> Lanes:
+                    return Lanes(self.runner, shape, size, self.threads)
+
+                self.batch, self.measured_rate = best_batch(make_lanes, self._make_device(shape, 1), shape)
+            self._lanes[shape] = Lanes(self.runner, shape, self.batch, self.threads)
+        return self._lanes[shape]
+
+    def _make_device(self, shape: tuple[int, ...], batch: int) -> Host:
         """Slots for so many inputs that 16 draws of each fill the batches in flight, within a bound on memory."""
         dimensions = int(np.prod(shape))
         slots = max(2, min(2 * self.threads * batch // 16, _SLOT_BYTES // (8 * dimensions)))
-        device = Host(slots, dimensions, self.family, self.seed)
-        return Lanes(device, self.runner, shape, batch, self.threads)
+        return Host(slots, dimensions, self.family, self.seed)
 
     def _run(
         self,
-        examples: Iterable[tuple[int, NDArray[np.float32]]],
+        examples: Iterable[tuple[int, ArrayLike]],
         procedure_for: Callable[[NDArray[np.float32]], Procedure[Result]],
+        on_draws: Callable[[int], None],
     ) -> Iterator[Finished[Result]]:
-        examples = iter(examples)
-        first = next(examples, None)
+        """Run a procedure on each input. Runs may overlap: each has a device of its own."""
+        inputs = ((input_id, to_pixels(np.asarray(x), f"input {input_id}")) for input_id, x in examples)
+        first = next(inputs, None)
         if first is None:
             return
-        lanes = self.prepare(first[1].shape)
+        shape = first[1].shape
+        lanes = self.prepare(shape)
 
         def jobs() -> Iterator[Job[Result]]:
-            for input_id, x in itertools.chain([first], examples):
-                self.runner.check_shape(x.shape)
+            for input_id, x in itertools.chain([first], inputs):
+                if x.shape != shape:
+                    found = f"its shape is {x.shape}, and the first one's is {shape}"
+                    raise DataError(f"input {input_id}", found, "give inputs of one shape")
                 mean, scale = self.noise.at(input_id, x)
                 yield Job(input_id, x, mean, scale, procedure_for(scale))
 
-        yield from scheduler.run(lanes, jobs())
+        yield from scheduler.run(lanes, self._make_device(shape, lanes.batch), jobs(), on_draws)
 
     def close(self) -> None:
         """End the lanes. The classifier can be used again; it then starts new ones."""
-        if self._lanes is not None:
-            self._lanes.__exit__(None, None, None)
-            self._lanes = None
+        for lanes in self._lanes.values():
+            lanes.close()
+        self._lanes = {}
 
     def __enter__(self) -> "SmoothedClassifier":
         return self

@@ -9,6 +9,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -17,7 +18,7 @@ from ars.engine.certificate import Certificate
 from ars.errors import RunError, StoreError
 from ars.noise import Scope
 
-__all__ = ["Record", "Settings", "Store", "read_records", "read_settings"]
+__all__ = ["Record", "Settings", "Store", "read_records", "read_settings", "stored_batch"]
 
 FORMAT = 1
 
@@ -58,14 +59,15 @@ class Store:
     def __init__(self, path: Path, settings: Settings, environment: Settings, classes: list[str] | None) -> None:
         self.path = path
         self._lock = _lock(path)
-        self._database = _connect(path)
+        self._database = sqlite3.connect(path, timeout=10)
         try:
-            if _is_store(self._database, path):
+            exists = _is_store(self._database, path)
+            if exists and self.done():
                 _check_settings(path, self._database, settings)
-            else:
+            else:  # a new one, or one in which nothing was certified yet
                 self._database.execute("PRAGMA journal_mode = WAL")
                 with self._database:
-                    self._database.executescript("BEGIN;" + _SCHEMA)
+                    self._database.executescript("BEGIN;" + ("DELETE FROM run;" if exists else _SCHEMA))
                     row = (FORMAT, json.dumps(dict(settings)), json.dumps(dict(environment)), json.dumps(classes))
                     self._database.execute("INSERT INTO run VALUES (?, ?, ?, ?)", row)
             # In WAL mode a killed process loses no commit; only a power failure can lose the last ones.
@@ -77,9 +79,9 @@ class Store:
             self.close()
             raise
 
-    def done(self) -> set[int]:
-        """The inputs that are certified already."""
-        return {idx for (idx,) in self._database.execute("SELECT idx FROM certificates")}
+    def done(self) -> dict[int, str]:
+        """The inputs that are certified already, with the hashes of their contents."""
+        return dict(self._database.execute("SELECT idx, input_sha256 FROM certificates"))
 
     def add(self, record: Record) -> None:
         """Commit one certified input."""
@@ -130,19 +132,24 @@ class Store:
 
 def read_settings(path: Path) -> tuple[dict[str, object], dict[str, object], list[str] | None]:
     """The settings of a run, the environment that it started in, and the names of its classes."""
-    database = _open_to_read(path)
-    try:
+    with _reading(path) as database:
         _, settings, environment, classes = database.execute("SELECT * FROM run").fetchone()
         return json.loads(settings), json.loads(environment), json.loads(classes)
-    finally:
-        database.close()
+
+
+def stored_batch(path: Path) -> int | None:
+    """The batch size of the run that a store holds, if it is there and holds one."""
+    if not path.exists():
+        return None
+    with closing(sqlite3.connect(path, timeout=10)) as database:
+        if not _is_store(database, path) or not database.execute("SELECT 1 FROM certificates").fetchone():
+            return None
+    return int(str(read_settings(path)[0]["batch"]))
 
 
 def read_records(path: Path) -> Iterator[Record]:
     """The certified inputs of a run, in the order of their numbers."""
-    database = _open_to_read(path)
-    database.row_factory = sqlite3.Row
-    try:
+    with _reading(path) as database:
         for row in database.execute("SELECT * FROM certificates ORDER BY idx"):
             certificate = Certificate(
                 predicted=row["predict"],
@@ -162,25 +169,23 @@ def read_records(path: Path) -> Iterator[Record]:
                 sigma_geomean=row["sigma_geomean"],
             )
             yield Record(row["idx"], row["label"], certificate, row["draws"], row["seconds"], row["input_sha256"])
-    finally:
-        database.close()
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(path, timeout=10)
-
-
-def _open_to_read(path: Path) -> sqlite3.Connection:
+@contextmanager
+def _reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """The store, open to be read: also where nothing can be written, and also while a run writes it."""
     if not path.exists():
         raise StoreError(path, "there is no such file", "`ars-engine certify --out` writes one")
-    database = _connect(path)
+    # In WAL mode a reader needs the files beside the store; where they cannot be made, nobody is writing either.
+    mode = "mode=ro" if os.access(path.parent, os.W_OK) else "immutable=1"
     try:
-        if not _is_store(database, path):
-            raise StoreError(path, "it is not a run store", "give a file that `ars-engine certify` wrote")
-    except BaseException:
-        database.close()
-        raise
-    return database
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, timeout=10)) as database:
+            if not _is_store(database, path):
+                raise StoreError(path, "it is not a run store", "give a file that `ars-engine certify` wrote")
+            database.row_factory = sqlite3.Row
+            yield database
+    except (sqlite3.Error, ValueError, KeyError) as error:
+        raise StoreError(path, f"it is damaged ({error})", "certify again into another store") from error
 
 
 def _is_store(database: sqlite3.Connection, path: Path) -> bool:

@@ -1,5 +1,6 @@
 """model.pt to the files of a model: model.onnx, model.noise.onnx and the manifest model.json."""
 
+import logging
 import os
 import tempfile
 import warnings
@@ -64,6 +65,7 @@ def export_model(path: Path, folder: Path) -> tuple[list[Path], Parity]:
 
 
 def _write_onnx(module: nn.Module, shape: tuple[int, ...], path: Path, outputs: list[str]) -> None:
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns of packages that are not needed here
     with warnings.catch_warnings(action="ignore"):
         program = torch.onnx.export(
             module,

@@ -13,7 +13,6 @@ from ars.bench.cli import main as bench
 from ars.command_line import Group
 from ars.engine.cli import main as engine
 from ars.errors import ArgumentError, MissingPackage, RunError
-from ars.export.cli import main as export
 
 SCRIPTS = Path(sys.executable).parent
 
@@ -22,13 +21,6 @@ SCRIPTS = Path(sys.executable).parent
 def test_the_scripts_are_installed_and_say_their_version(script):
     run = subprocess.run([SCRIPTS / script, "--version"], capture_output=True, text=True)
     assert (run.returncode, run.stdout) == (0, f"{script}, version 0.1.0\n")
-
-
-def test_what_is_not_there_yet_is_said_in_one_sentence():
-    result = CliRunner().invoke(export, [])
-    assert result.exit_code == 2
-    assert result.stderr.startswith("Error: this version of ARS does not")
-    assert result.stderr.count("\n") == 1
 
 
 def test_devices_names_the_host_and_its_instructions():

@@ -48,7 +48,9 @@ class Images:
     def pixel_statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """The mean and the deviation of each channel."""
         axes = (0, *range(2, self.x.ndim))
-        return tuple(self.x.mean(axes).tolist()), tuple(self.x.std(axes).clamp_min(1e-3).tolist())
+        pixels = self.x.numpy()  # whose sums do not depend on the number of threads
+        deviation = np.maximum(pixels.std(axes, dtype=np.float64), 1e-3)
+        return tuple(pixels.mean(axes, dtype=np.float64).tolist()), tuple(deviation.tolist())
 
     def batches(
         self, size: int, augmentation: Augmentation, generator: torch.Generator

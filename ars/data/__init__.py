@@ -44,16 +44,18 @@ class Dataset(Protocol):
         ...
 
     def fingerprint(self) -> str:
-        """A hash that changes when the data changes."""
+        """A hash of what the data consists of: file contents, or for folders of images the files' names and sizes."""
         ...
 
 
 @dataclass(frozen=True)
 class ImageSize:
-    """How images are brought to one size: the shorter side to `resize`, then the middle `crop` x `crop`."""
+    """How images are brought to one shape: the shorter side to `resize`, then the middle `crop` x `crop`; gray for one
+    channel, in colour for three, or as they are."""
 
     resize: int | None = None
     crop: int | None = None
+    channels: int | None = None
 
 
 def open_data(spec: str, size: ImageSize | None = None, classes_file: Path | None = None) -> Dataset:
@@ -67,6 +69,9 @@ def open_data(spec: str, size: ImageSize | None = None, classes_file: Path | Non
     if spec.partition(":")[0] == "fashion-mnist":
         return fashion_mnist(spec.partition(":")[2] or "test")
     path = Path(spec)
+    sized = path.is_dir() or path.suffix.lower() in IMAGE_SUFFIXES
+    if (size.resize or size.crop or classes_file) and not sized and path.exists():
+        raise DataError(path, "--resize, --crop and --classes are for image files", "leave them out")
     if not path.exists():
         raise DataError(path, "there is no such file or folder", "give a path, or fashion-mnist:test")
     if path.is_dir():
@@ -88,7 +93,10 @@ def open_data(spec: str, size: ImageSize | None = None, classes_file: Path | Non
 def select(total: int, *, skip: int = 0, most: int | None = None, only: str | None = None) -> list[int]:
     """The input ids of a run: `only` is like "3,17,200-300"; then `skip` of them are left out and `most` are kept."""
     chosen = list(range(total)) if only is None else _parse_ranges(only, total)
-    return chosen[skip:][:most]
+    chosen = chosen[skip:][:most]
+    if not chosen:
+        raise ArgumentError("skip", skip, f"no inputs are left of {total}")
+    return chosen
 
 
 def _parse_ranges(text: str, total: int) -> list[int]:
@@ -99,7 +107,9 @@ def _parse_ranges(text: str, total: int) -> list[int]:
             low, high = int(first), int(last if dash else first)
         except ValueError:
             raise ArgumentError("only", text, 'it is a list like "3,17,200-300"') from None
-        if not low <= high < total:
+        if not 0 <= low <= high:
+            raise ArgumentError("only", part.strip(), 'a range goes up, like "200-300"')
+        if high >= total:
             raise ArgumentError("only", part.strip(), f"the data has the inputs 0 to {total - 1}")
         chosen.update(dict.fromkeys(range(low, high + 1)))
     return list(chosen)

@@ -1,15 +1,26 @@
 """Arrays in an .npz file: x (n, ...) and, if there, y (n,)."""
 
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ars.data import Example
 from ars.data.pixels import file_sha256, to_pixels
-from ars.errors import DataError
+from ars.errors import DataError, FileError
 
-__all__ = ["Npz"]
+__all__ = ["Npz", "read_npz"]
+
+
+def read_npz(path: Path, error: type[FileError]) -> dict[str, NDArray[np.generic]]:
+    """The arrays of an .npz file. Nothing in it is run."""
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return {name: np.asarray(arrays[name]) for name in arrays}
+    except (OSError, ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error) as reason:
+        raise error(path, f"it cannot be read ({reason})", "write it again with numpy.savez") from reason
 
 
 class Npz:
@@ -18,14 +29,10 @@ class Npz:
     def __init__(self, path: Path) -> None:
         self.name = path.name
         self._path = path
-        try:
-            with np.load(path, allow_pickle=False) as arrays:
-                if "x" not in arrays:
-                    found = f"it has no array x, only {', '.join(arrays) or 'nothing'}"
-                    raise DataError(path, found, "name the images x and their labels y")
-                self._x, self._y = arrays["x"], arrays.get("y")
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-            raise DataError(path, f"it cannot be read ({error})", "write it again with numpy.savez") from error
+        arrays = read_npz(path, DataError)
+        if "x" not in arrays:
+            raise DataError(path, f"it has no array x, only {', '.join(arrays) or 'nothing'}", "name the images x")
+        self._x, self._y = arrays["x"], arrays.get("y")
         if self._x.ndim < 2 or len(self._x) == 0:
             raise DataError(path, f"x has the shape {self._x.shape}", "it must hold inputs along its first axis")
         y = self._y
@@ -38,7 +45,7 @@ class Npz:
 
     def __getitem__(self, index: int) -> Example:
         label = None if self._y is None else int(self._y[index])
-        return Example(to_pixels(self._x[index], self._path), label)
+        return Example(to_pixels(self._x[index], f"{self._path}, input {index}"), label)
 
     def fingerprint(self) -> str:
         return file_sha256(self._path)

@@ -1,6 +1,7 @@
 """Image files: a folder of them for each class, or a single one."""
 
 import hashlib
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +46,7 @@ class ImageFolder:
         return Example(_read_image(file, self._size), label)
 
     def fingerprint(self) -> str:
+        # Not the contents, which may be gigabytes: each certified input's content is hashed in its own record.
         listing = [f"{file.relative_to(self._path)} {file.stat().st_size} {label}" for file, label in self._files]
         return hashlib.sha256("\n".join([str(self._size), *listing]).encode()).hexdigest()
 
@@ -73,6 +75,8 @@ def _read_classes(file: Path, folders: list[str], path: Path) -> list[str]:
         classes = [line.strip() for line in file.read_text().splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(file, f"it cannot be read ({error})", "give a text file with one class name a line") from error
+    if len(set(classes)) < len(classes):
+        raise DataError(file, "it names a class twice", "name each class once, one a line")
     missing = sorted(set(folders) - set(classes))
     if missing:
         raise DataError(file, f"it does not name the class {missing[0]!r} of {path}", "name every folder, one a line")
@@ -81,11 +85,13 @@ def _read_classes(file: Path, folders: list[str], path: Path) -> list[str]:
 
 def _read_image(path: Path, size: ImageSize) -> NDArray[np.float32]:
     try:
-        with Image.open(path) as file:
-            image: Image.Image = file if file.mode in ("L", "RGB") else file.convert("RGB")
-            values = np.asarray(_fit(image, size))
-    except (OSError, UnidentifiedImageError, SyntaxError, ValueError) as error:
-        raise DataError(path, f"it is not a readable image ({error})", "replace it, or pass --on-error skip") from error
+        with warnings.catch_warnings(action="ignore"), Image.open(path) as file:
+            if file.mode.startswith(("I", "F")):
+                raise ValueError(f"its pixels are of mode {file.mode}, and only 8 bits a channel are read")
+            gray = size.channels == 1 or (size.channels is None and file.mode in ("L", "LA", "1"))
+            values = np.asarray(_fit(file.convert("L" if gray else "RGB"), size))
+    except (OSError, UnidentifiedImageError, Image.DecompressionBombError, SyntaxError, ValueError) as error:
+        raise DataError(path, f"it cannot be used ({error})", "replace it, or pass --on-error skip") from error
     return to_pixels(values[np.newaxis] if values.ndim == 2 else values.transpose(2, 0, 1), path)
 
 

@@ -11,8 +11,10 @@ from ars.errors import DataError
 __all__ = ["file_sha256", "to_pixels"]
 
 
-def to_pixels(values: NDArray[np.generic], path: Path) -> NDArray[np.float32]:
-    """Integers in 0..255 become numbers in [0, 1]; floats stay what they are."""
+def to_pixels(values: NDArray[np.generic], path: Path | str) -> NDArray[np.float32]:
+    """Integers in 0..255 become numbers in [0, 1]; floats stay what they are. `path` is for the message."""
+    if values.size == 0:
+        raise DataError(path, f"it has no pixels, in the shape {values.shape}", "give images")
     if values.dtype == np.uint8:
         return values.astype(np.float32) / np.float32(255)
     if np.issubdtype(values.dtype, np.integer):
@@ -22,9 +24,11 @@ def to_pixels(values: NDArray[np.generic], path: Path) -> NDArray[np.float32]:
         return values.astype(np.float32) / np.float32(255)
     if not np.issubdtype(values.dtype, np.floating):
         raise DataError(path, f"its pixels are of type {values.dtype}", "store integers in 0..255 or floats")
-    if not np.isfinite(values).all():
+    with np.errstate(over="ignore"):
+        pixels = values.astype(np.float32)
+    if not np.isfinite(pixels).all():
         raise DataError(path, "it has pixels that are not finite", "clean the data")
-    return values.astype(np.float32)
+    return pixels
 
 
 def file_sha256(path: Path) -> str:

@@ -12,6 +12,7 @@ class Runner(Protocol):
     """A classifier, ready to run. `run` may be called from several threads at once."""
 
     name: str
+    version: str
     classes: int
 
     def run(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -16,7 +16,7 @@ _LAWS = {"gaussian": stats.norm(), "laplace": stats.laplace(), "uniform": stats.
 class Null:
     """Answers class c with probability probabilities[c] where x + mean is 0 and scale is 1 in the first dimension."""
 
-    name = "null"
+    name, version = "null", "1"
 
     def __init__(self, probabilities: Sequence[float], family: Family) -> None:
         self.classes = len(probabilities)

@@ -100,11 +100,34 @@ def test_images_are_resized_by_their_shorter_side_and_cropped_in_the_middle(fold
         open_data(str(folder), ImageSize(crop=7))[0]
 
 
-@pytest.mark.parametrize(("mode", "channels"), [("L", 1), ("RGB", 3), ("RGBA", 3), ("P", 3)])
+@pytest.mark.parametrize(("mode", "channels"), [("L", 1), ("LA", 1), ("1", 1), ("RGB", 3), ("RGBA", 3), ("P", 3)])
 def test_one_image_is_a_data_source_without_a_label(tmp_path, mode, channels):
     Image.new(mode, (5, 4)).save(tmp_path / "one.png")
     data = open_data(str(tmp_path / "one.png"))
     assert (len(data), data[0].label, data[0].x.shape) == (1, None, (channels, 4, 5))
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_images_come_in_the_channels_that_are_asked_for(tmp_path, channels):
+    for mode in ("L", "RGB"):
+        Image.new(mode, (5, 4)).save(tmp_path / "one.png")
+        assert open_data(str(tmp_path / "one.png"), ImageSize(channels=channels))[0].x.shape == (channels, 4, 5)
+
+
+def test_images_of_more_than_8_bits_and_huge_ones_are_refused(tmp_path, monkeypatch):
+    Image.fromarray(np.full((4, 5), 40_000, np.uint16)).save(tmp_path / "deep.png")
+    with pytest.raises(DataError, match="only 8 bits a channel are read"):
+        open_data(str(tmp_path / "deep.png"))[0]
+    Image.new("L", (50, 50)).save(tmp_path / "huge.png")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
+    with pytest.raises(DataError, match="decompression bomb"):
+        open_data(str(tmp_path / "huge.png"))[0]
+
+
+def test_options_for_images_are_refused_for_other_data(tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.zeros((2, 4)))
+    with pytest.raises(DataError, match="--resize, --crop and --classes are for image files"):
+        open_data(str(tmp_path / "a.npz"), ImageSize(resize=4))
 
 
 def test_inputs_are_selected_by_number():
@@ -112,6 +135,8 @@ def test_inputs_are_selected_by_number():
     assert select(10, skip=2, most=3) == [2, 3, 4]
     assert select(500, only="3,17, 200-203,3") == [3, 17, 200, 201, 202, 203]
     assert select(500, only="3,17,200-203", skip=1, most=2) == [17, 200]
+    with pytest.raises(ArgumentError, match="no inputs are left of 10"):
+        select(10, skip=10)
     for bad in ("7-3", "3,x", "", "10", "-1"):
         with pytest.raises(ArgumentError, match="only = "):
             select(10, only=bad)
@@ -132,6 +157,7 @@ def saved(path, **arrays):
         (lambda p: saved(p / "a.npz", x=np.zeros((3, 2)), y=np.zeros(2, int)), r"y is int64 of shape \(2,\) for 3"),
         (lambda p: saved(p / "a.npz", x=np.zeros((3, 2)), y=np.zeros(3)), "y is float64"),
         (lambda p: (p / "a.npz").write_bytes(b"no zip") and p / "a.npz", "it cannot be read"),
+        (lambda p: np.save(p / "a.npy", np.zeros(3)) or (p / "a.npy").rename(p / "a.npz"), "it cannot be read"),
         (lambda p: (p / "a.bin").write_bytes(bytes(100)) and p / "a.bin", "100 bytes are not whole records of 3073"),
         (lambda p: (p / "a.bin").write_bytes(bytes([77] * 3073)) and p / "a.bin", "it has the label 77"),
         (lambda p: (p / "a.xyz").write_bytes(b"?") and p / "a.xyz", "its name is of no kind that is read"),
@@ -157,6 +183,8 @@ def test_data_that_cannot_be_used_is_refused_with_its_name(tmp_path, make, messa
         (np.full((1, 4), -1, np.int16), "integer pixels from -1 to -1"),
         (np.full((1, 4), np.nan), "pixels that are not finite"),
         (np.full((1, 4), 1j), "its pixels are of type complex128"),
+        (np.full((1, 4), 1e300), "pixels that are not finite"),
+        (np.zeros((1, 0, 4), np.uint8), "it has no pixels"),
     ],
 )
 def test_pixels_that_make_no_sense_are_refused(tmp_path, x, message):
@@ -175,7 +203,7 @@ def test_an_unreadable_image_is_named_when_it_is_reached(folder):
 def test_a_truncated_image_is_refused(folder):
     path = folder / "dog" / "0.png"
     path.write_bytes(path.read_bytes()[:60])
-    with pytest.raises(DataError, match="not a readable image"):
+    with pytest.raises(DataError, match="it cannot be used"):
         open_data(str(folder))[3]
 
 

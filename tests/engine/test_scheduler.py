@@ -1,5 +1,7 @@
 """Many inputs at once: the votes are those of one at a time, the batches are full, and the statistics hold."""
 
+import contextlib
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -11,22 +13,28 @@ from ars.engine.lanes import Lanes
 from ars.engine.requests import Draws, Phase
 from ars.engine.runners.null import Null
 from ars.engine.scheduler import Job, run
-from ars.errors import ArgumentError, RunError
+from ars.errors import ArgumentError, DataError, RunError
 from ars.noise import FAMILIES, GAUSSIAN, NoiseKind
 
 SHAPE = (5,)
 
 
-def lanes_for(runner, *, family=GAUSSIAN, batch=64, lanes=2, slots=16, seed=0):
-    return Lanes(Host(slots, 5, family, seed), runner, SHAPE, batch, lanes)
+@contextlib.contextmanager
+def lanes_for(runner, batch=64, lanes=2):
+    made = Lanes(runner, SHAPE, batch, lanes)
+    try:
+        yield made
+    finally:
+        made.close()
 
 
-def certify_all(runner, ids, *, n0=10, n=100, alpha=0.05, two_sided=False, family=GAUSSIAN, **how):
+def certify_all(runner, ids, *, n0=10, n=100, alpha=0.05, two_sided=False, family=GAUSSIAN, slots=16, seed=0, **how):
     x, mean, scale = np.zeros(SHAPE, np.float32), np.zeros(SHAPE, np.float32), np.ones(SHAPE, np.float32)
     plan = Plan(n0, n, alpha, two_sided)
     jobs = (Job(idx, x, mean, scale, algorithms.certify(scale, plan, family, NoiseKind.ISOTROPIC)) for idx in ids)
-    with lanes_for(runner, family=family, **how) as lanes:
-        return {finished.input_id: finished.result for finished in run(lanes, jobs)}
+    with lanes_for(runner, **how) as lanes:
+        device = Host(slots, 5, family, seed)
+        return {finished.input_id: finished.result for finished in run(lanes, device, jobs)}
 
 
 class Recording:
@@ -74,8 +82,8 @@ def test_slots_bound_how_many_inputs_are_loaded_at_once():
             loaded.append(idx)
             yield Job(idx, x, x, x + 1, algorithms.predict(n=1000, alpha=0.05))
 
-    with lanes_for(Null([0.9, 0.1], GAUSSIAN), batch=64, slots=8) as lanes:
-        for done, _ in enumerate(run(lanes, jobs())):
+    with lanes_for(Null([0.9, 0.1], GAUSSIAN)) as lanes:
+        for done, _ in enumerate(run(lanes, Host(8, 5, GAUSSIAN, 0), jobs())):
             assert len(loaded) <= done + 1 + 8
 
 
@@ -129,12 +137,49 @@ def test_a_failing_runner_fails_the_run_and_never_votes():
         certify_all(Failing(), range(20))
 
 
+def test_a_bad_job_ends_the_run_after_those_under_way_are_finished():
+    x = np.zeros(SHAPE, np.float32)
+
+    def jobs():
+        for idx in range(5):
+            yield Job(idx, x, x, x + 1, algorithms.predict(n=100, alpha=0.05))
+        raise DataError("data.npz", "input 5 is bad", "mend it")
+
+    finished = []
+
+    def run_all():
+        with lanes_for(Null([0.9, 0.1], GAUSSIAN), batch=1000) as lanes:
+            finished.extend(run(lanes, Host(16, 5, GAUSSIAN, 0), jobs()))
+
+    with pytest.raises(DataError, match="input 5 is bad"):
+        run_all()
+    assert [one.input_id for one in finished] == [0, 1, 2, 3, 4]
+
+
+def test_runs_that_share_lanes_do_not_disturb_each_other():
+    runner = Null([0.6, 0.4], GAUSSIAN)
+    expected = certify_all(runner, range(12))
+    x = np.zeros(SHAPE, np.float32)
+    plan = Plan(10, 100, 0.05)
+
+    def jobs():
+        for idx in range(12):
+            yield Job(idx, x, x, x + 1, algorithms.certify(x + 1, plan, GAUSSIAN, NoiseKind.ISOTROPIC))
+
+    with lanes_for(runner) as lanes:
+        one = run(lanes, Host(16, 5, GAUSSIAN, 0), jobs())
+        two = run(lanes, Host(16, 5, GAUSSIAN, 0), jobs())
+        for a, b in zip(one, two, strict=True):
+            assert a.result == expected[a.input_id]
+            assert b.result == expected[b.input_id]
+
+
 def test_logits_that_are_not_finite_end_an_input_in_one_sentence():
     class Broken(Recording):
         def run(self, batch):
             return np.full((len(batch), 2), np.nan, np.float32)
 
-    with pytest.raises(RunError, match="input 0: none of the first 10 draws has finite logits"):
+    with pytest.raises(RunError, match=r"input \d: none of the first 10 draws has finite logits"):
         certify_all(Broken(), range(3))
 
 
@@ -158,10 +203,10 @@ def test_votes_that_go_missing_are_noticed():
     x = np.zeros(SHAPE, np.float32)
     jobs = iter([Job(0, x, x, x + 1, algorithms.predict(n=100, alpha=0.05))])
     with (
-        Lanes(Forgetful(1, 5, GAUSSIAN, 0), Null([1.0], GAUSSIAN), SHAPE, 64, 1) as lanes,
+        lanes_for(Null([1.0], GAUSSIAN), lanes=1) as lanes,
         pytest.raises(RunError, match="input 0: 64 draws gave 32 votes"),
     ):
-        list(run(lanes, jobs))
+        list(run(lanes, Forgetful(1, 5, GAUSSIAN, 0), jobs))
 
 
 def test_a_procedure_may_ask_again_and_again_and_gets_fresh_draws():
@@ -181,8 +226,8 @@ def test_a_procedure_may_ask_again_and_again_and_gets_fresh_draws():
             super().fill(out, requests)
 
     x = np.zeros(SHAPE, np.float32)
-    with Lanes(Noting(1, 5, GAUSSIAN, 0), Null([1.0], GAUSSIAN), SHAPE, 64, 2) as lanes:
-        (finished,) = run(lanes, iter([Job(7, x, x, x + 1, procedure())]))
+    with lanes_for(Null([1.0], GAUSSIAN)) as lanes:
+        (finished,) = run(lanes, Noting(1, 5, GAUSSIAN, 0), iter([Job(7, x, x, x + 1, procedure())]))
     assert (finished.result, finished.draws, asked) == ("done", 206, [5, 201])
     taken = sorted(draw for r in Noting.seen for draw in range(r.first_draw, r.first_draw + r.draws))
     assert taken == list(range(206)), "each draw once"

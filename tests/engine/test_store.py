@@ -1,12 +1,13 @@
 """The run store: what was committed is there, and what does not fit is refused."""
 
 import multiprocessing
+import os
 import sqlite3
 
 import pytest
 
 from ars.engine.certificate import certificate
-from ars.engine.store import Record, Store, read_records, read_settings
+from ars.engine.store import Record, Store, read_records, read_settings, stored_batch
 from ars.engine.summary import summarize
 from ars.errors import RunError, StoreError
 from ars.noise import GAUSSIAN, NoiseKind
@@ -30,7 +31,7 @@ def test_records_come_back_as_they_were(tmp_path):
     with open_store(path) as store:
         for one in records:
             store.add(one)
-        assert store.done() == {3, 5, 7}
+        assert store.done().keys() == {3, 5, 7}
     assert list(read_records(path)) == sorted(records, key=lambda one: one.idx)
     assert read_settings(path) == (SETTINGS, ENVIRONMENT, ["a", "b"])
 
@@ -41,14 +42,15 @@ def test_a_store_is_opened_again_to_go_on_and_read_meanwhile(tmp_path):
         store.add(record(1))
         assert [one.idx for one in read_records(path)] == [1], "committed, while the run goes on"
     with open_store(path) as store:
-        assert store.done() == {1}
+        assert store.done() == {1: "f" * 64}
         store.add(record(2))
     assert len(list(read_records(path))) == 2
 
 
 def test_other_settings_are_refused_and_the_difference_is_named(tmp_path):
     path = tmp_path / "run.sqlite"
-    open_store(path).close()
+    with open_store(path) as store:
+        store.add(record(0))
     with pytest.raises(StoreError, match=r"it holds a run with sigma = 0.5, and this one has 0.25"):
         open_store(path, sigma=0.25)
     with pytest.raises(StoreError, match="it holds a run with maps = None, and this one has x"):
@@ -131,11 +133,52 @@ def test_a_full_disk_loses_nothing_that_was_committed(tmp_path):
 
         with pytest.raises(RunError, match=r"cannot be written \(database or disk is full\); make room"):
             fill_up()
-        kept = store.done()
+        kept = store.done().keys()
     assert kept
     assert {one.idx for one in read_records(path)} == kept
     with open_store(path) as store:
         store.add(record(5000))
+
+
+def test_a_store_in_which_nothing_was_certified_takes_other_settings(tmp_path):
+    path = tmp_path / "run.sqlite"
+    open_store(path).close()
+    open_store(path, sigma=0.25).close()
+    assert read_settings(path)[0]["sigma"] == 0.25
+    assert stored_batch(path) is None
+    assert stored_batch(tmp_path / "none.sqlite") is None
+
+
+def test_a_store_that_was_killed_before_its_tables_were_made_is_begun_again(tmp_path):
+    path = tmp_path / "run.sqlite"
+    database = sqlite3.connect(path)
+    database.execute("PRAGMA journal_mode = WAL")
+    database.close()
+    assert stored_batch(path) is None
+    with open_store(path) as store:
+        store.add(record(1))
+    assert len(list(read_records(path))) == 1
+
+
+def test_a_store_is_read_where_nothing_can_be_written(tmp_path, monkeypatch):
+    path = tmp_path / "run.sqlite"
+    with open_store(path) as store:
+        store.add(record(1))
+    monkeypatch.setattr(os, "access", lambda *_: False)  # a read-only folder; root could write in a real one
+    assert len(list(read_records(path))) == 1
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["run.sqlite"]
+
+
+def test_a_damaged_store_is_one_sentence(tmp_path):
+    path = tmp_path / "run.sqlite"
+    with open_store(path) as store:
+        for idx in range(200):
+            store.add(record(idx))
+    content = bytearray(path.read_bytes())
+    content[5000:40000] = bytes(35000)
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match=r"run.sqlite: it is damaged"):
+        list(read_records(path))
 
 
 def test_the_summary_is_what_the_counts_say():

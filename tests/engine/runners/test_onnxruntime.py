@@ -65,6 +65,13 @@ def images_out(path):
     return models.save(path, nodes, [models.value("x", "n", 1, 4, 4)], [models.value("y", "n", 1, 4, 4)])
 
 
+def external_data(path):
+    """Weights in a file beside it: their hash would not be the model's."""
+    model = onnx.load(models.linear(path, shape=(1, 40, 40)))
+    onnx.save(model, path, save_as_external_data=True, location="weights.data", size_threshold=0)
+    return path
+
+
 def no_batch(path):
     nodes = [helper.make_node("Relu", ["x"], ["y"])]
     return models.save(path, nodes, [models.value("x", 4)], [models.value("y", 4)])
@@ -79,6 +86,8 @@ def no_batch(path):
         (models.two_inputs, r"it has 2 inputs \(x, y\)"),
         (integer_input, r"its input is a tensor\(int64\)"),
         (images_out, r"has the shape \(1, 1, 4, 4\) for a batch of 1; its first output must be logits"),
+        (lambda p: models.linear(p, classes=1), "it has 1 class; a classifier has at least two"),
+        (external_data, "onnxruntime cannot load it"),
         (no_batch, "export it with a batch axis first"),
     ],
 )
@@ -88,6 +97,14 @@ def test_a_file_that_is_no_classifier_is_refused_with_its_name(tmp_path, make, m
         OnnxRuntime(path)
     assert str(path) in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_a_model_that_gives_other_classes_than_it_says_is_refused(tmp_path):
+    nodes = [helper.make_node("Flatten", ["x"], ["logits"])]
+    inputs, outputs = [models.value("x", "n", 1, "height", "width")], [models.value("logits", "n", 7)]
+    path = models.save(tmp_path / "m.onnx", nodes, inputs, outputs)
+    with pytest.raises(ModelError, match=r"has the shape \(10, 16\) for 10 inputs; it must be logits of batch x 7"):
+        OnnxRuntime(path).run(X)
 
 
 def test_data_of_another_shape_is_refused(tmp_path):
@@ -116,3 +133,9 @@ def test_a_generator_without_maps_or_for_other_inputs_is_refused(tmp_path):
         OnnxGenerator(models.linear(tmp_path / "m.onnx"))
     with pytest.raises(ModelError, match=r"it gives no maps for an input of shape \(1, 5, 5\)"):
         OnnxGenerator(models.generator(tmp_path / "g.onnx"))(np.zeros((1, 5, 5), np.float32))
+    nodes = [helper.make_node("Identity", ["one"], ["mean"]), helper.make_node("Identity", ["one"], ["scale"])]
+    outputs = [models.value("mean", 1, 4, 4), models.value("scale", 1, 4, 4)]
+    weights = [("one", np.ones((1, 4, 4), np.float32))]
+    without_batch = models.save(tmp_path / "w.onnx", nodes, [models.value("x", "n", 1, 4, 4)], outputs, weights)
+    with pytest.raises(ModelError, match="mean and scale must have the shape of x, batch axis included"):
+        OnnxGenerator(without_batch)(X[0])
