@@ -1,6 +1,7 @@
 """A smoothed classifier: a model file, the noise that smooths it, and the lanes that run it."""
 
 import itertools
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -63,11 +64,10 @@ def check_rows_are_independent(runner: Runner, shape: tuple[int, ...]) -> None:
     """Refuse a model whose logits for an input depend on the rest of its batch: its votes would mean nothing."""
     rows = np.random.default_rng(0).random((4, *shape), dtype=np.float32)
     together, turned, alone = runner.run(rows)[0], runner.run(rows[::-1].copy())[-1], runner.run(rows[:1])[0]
-    size = max(1.0, float(np.abs(together).max()))
-    if (
-        np.isfinite(together).all()
-        and max(np.abs(together - turned).max(), np.abs(together - alone).max()) > 0.01 * size
-    ):
+    if not np.isfinite([together, turned, alone]).all():
+        return  # that is found, and said, when draws vote for nobody
+    apart = max(np.abs(together - turned).max(), np.abs(together - alone).max())
+    if apart > 0.01 * max(1.0, np.abs(together).max()):
         fix = "export it for inference (model.eval())"
         raise RunError(f"the model's logits for an input depend on the other inputs of its batch; {fix}")
 
@@ -99,6 +99,7 @@ class SmoothedClassifier:
         self.measured_rate: float | None = None
         """The draws a second that `batch` was chosen for, where it was measured."""
         self._lanes: dict[tuple[int, ...], Lanes] = {}
+        self._preparing = threading.Lock()
 
     def certify(
         self,
@@ -148,17 +149,18 @@ class SmoothedClassifier:
 
     def prepare(self, shape: tuple[int, ...]) -> Lanes:
         """The lanes for inputs of that shape; measures the batch size first, where none was given."""
-        if shape not in self._lanes:
-            self.runner.check_shape(shape)
-            check_rows_are_independent(self.runner, shape)
-            if self.batch is None:
 
-                def make_lanes(size: int) -> Lanes:
-                    return Lanes(self.runner, shape, size, self.threads)
+        def make_lanes(batch: int) -> Lanes:
+            return Lanes(self.runner, shape, batch, self.threads)
 
-                self.batch, self.measured_rate = best_batch(make_lanes, self._make_device(shape, 1), shape)
-            self._lanes[shape] = Lanes(self.runner, shape, self.batch, self.threads)
-        return self._lanes[shape]
+        with self._preparing:
+            if shape not in self._lanes:
+                self.runner.check_shape(shape)
+                check_rows_are_independent(self.runner, shape)
+                if self.batch is None:
+                    self.batch, self.measured_rate = best_batch(make_lanes, self._make_device(shape, 1), shape)
+                self._lanes[shape] = make_lanes(self.batch)
+            return self._lanes[shape]
 
     def _make_device(self, shape: tuple[int, ...], batch: int) -> Host:
         """Slots for so many inputs that 16 draws of each fill the batches in flight, within a bound on memory."""

@@ -357,9 +357,9 @@ def test_overlapping_uses_of_one_classifier_do_not_disturb_each_other():
         for one in classifier.certify_many(enumerate(x[:12]), plan):
             classifier.predict(x[30], n=300)
             assert one.result == expected[one.input_id]
-        with ThreadPoolExecutor(4) as pool:
-            tasks = {idx: pool.submit(classifier.certify, x[idx], n0=10, n=500, input_id=idx) for idx in range(12)}
-            assert {idx: task.result() for idx, task in tasks.items()} == expected
+    with ars.load("model.onnx", sigma=0.1, batch=64) as classifier, ThreadPoolExecutor(4) as pool:
+        tasks = {idx: pool.submit(classifier.certify, x[idx], n0=10, n=500, input_id=idx) for idx in range(12)}
+        assert {idx: task.result() for idx, task in tasks.items()} == expected
 
 
 def test_integer_images_mean_the_same_in_python_and_on_the_command_line():
