@@ -153,15 +153,17 @@ def test_two_processes_average_to_the_gradients_of_one_on_the_joined_batch():
 
 
 def test_torchrun_trains_one_model():
-    given = ["--dataset", "data.npz", "--epochs", "2", "--batch", "40", "--draws", "2", "-o", "two.pt"]
+    # SGD, because AdamW makes much of gradients that differ by rounding only.
+    sgd = ["--optimizer", "sgd", "--lr", "0.01"]
+    given = ["--dataset", "data.npz", "--epochs", "2", "--batch", "40", "--draws", "2", "-o", "two.pt", *sgd]
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     run = subprocess.run([*torchrun, TRAIN, *given], capture_output=True, text=True, env=environment)
     assert run.returncode == 0, run.stderr
-    train(out="one.pt")
+    train(*sgd, out="one.pt")
     one, two = weights("one.pt"), weights("two.pt")
     for name in one:
-        torch.testing.assert_close(two[name], one[name], atol=1e-3, rtol=1e-2)
+        torch.testing.assert_close(two[name], one[name], atol=1e-4, rtol=1e-3)
 
 
 # Bad input.
