@@ -30,6 +30,7 @@ def _open(path: Path) -> tuple[Any, str]:
         raise ModelError(path, "this version of ARS does not run TensorRT engines", "give the ONNX file instead")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
+    options.enable_mem_pattern = False  # one large block a batch costs more than it saves when lanes share a session
     options.log_severity_level = 4
     content = path.read_bytes()
     try:
