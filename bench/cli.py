@@ -26,7 +26,7 @@ def main() -> None:
     "--dimensions", default=3072, show_default=True, type=click.IntRange(1, 2**24), help="Values in an input."
 )
 @click.option("--batch", default=1000, show_default=True, type=click.IntRange(1), help="Noisy copies at a time.")
-@click.option("--rounds", default=40, show_default=True, type=click.IntRange(3), help="Rounds that count.")
+@click.option("--rounds", default=20, show_default=True, type=click.IntRange(3), help="Rounds that count.")
 @click.option("--json", "as_json", is_flag=True, help="Print all times and ratios as JSON.")
 def sampler(dimensions: int, batch: int, rounds: int, as_json: bool) -> None:
     """Time the native sampler against PyTorch's and numpy's ways to make noisy copies."""

@@ -41,7 +41,7 @@ class Timings:
 
 
 # A turn lasts at least this long: long enough that waking an idle core does not count.
-TURN_SECONDS = 0.03
+TURN_SECONDS = 0.15
 
 
 def interleave(candidates: Mapping[str, Callable[[], object]], rounds: int) -> Timings:
