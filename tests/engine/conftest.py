@@ -1,0 +1,18 @@
+from pathlib import Path
+
+import models
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """A classifier, and data whose labels are what it says of the clean inputs."""
+    monkeypatch.chdir(tmp_path)
+    models.linear(Path("model.onnx"))
+    rng = np.random.default_rng(1)
+    x = rng.random((40, 1, 4, 4), dtype=np.float32)
+    from ars.engine.runners.onnxruntime import OnnxRuntime
+
+    np.savez("data.npz", x=x, y=OnnxRuntime(Path("model.onnx")).run(x).argmax(1))
+    return tmp_path
