@@ -45,6 +45,12 @@ class Images:
     def __len__(self) -> int:
         return len(self.x)
 
+    def spread(self, most: int) -> "Images":
+        """At most so many of them, spread evenly."""
+        number = min(len(self), most)
+        rows = torch.arange(number) * len(self) // number
+        return Images(self.x[rows], self.labels[rows])
+
     def pixel_statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """The mean and the deviation of each channel."""
         axes = (0, *range(2, self.x.ndim))
@@ -62,8 +68,9 @@ class Images:
 
 
 def read_images(data: Dataset, most: int | None = None) -> Images:
-    """The data, or its first `most` examples, as tensors."""
-    examples = [data[index] for index in range(min(len(data), most or len(data)))]
+    """The data, or `most` examples spread evenly over it (a folder is in the order of its classes), as tensors."""
+    number = min(len(data), most or len(data))
+    examples = [data[index * len(data) // number] for index in range(number)]
     shapes = {example.x.shape for example in examples}
     if len(shapes) > 1:
         first, second, *_ = sorted(shapes)

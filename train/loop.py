@@ -23,6 +23,8 @@ from ars.train.smoothing import SmoothedModel, standard_noise
 __all__ = ["EpochMetrics", "TrainingPlan", "train"]
 
 OPTIMIZERS = ("adamw", "sgd")
+# How many validation images a model.pt carries.
+EXAMPLES = 128
 SCHEDULES = ("cosine", "step", "constant")
 
 
@@ -120,7 +122,8 @@ def train(
             done = epoch + 1 == plan.epochs
             progress = {"epoch": epoch + 1, "optimizer": optimizer.state_dict(), "schedule": schedule.state_dict()}
             record = {"plan": asdict(plan), "metrics": asdict(metrics)}
-            write_model_file(out, settings, model, record, None if done else progress)
+            examples = validation.spread(EXAMPLES)
+            write_model_file(out, settings, model, record, examples, None if done else progress)
             with out.with_suffix(".metrics.jsonl").open("a" if epoch else "w") as file:
                 file.write(json.dumps(asdict(metrics)) + "\n")
         yield metrics

@@ -16,6 +16,7 @@ from torch import nn
 
 from ars.errors import ModelError, RunError
 from ars.noise import NoiseKind, family_named
+from ars.train.batches import Images
 from ars.train.classifiers import Normalize, make_classifier
 from ars.train.noise_models import NoiseShape, make_noise
 from ars.train.smoothing import SmoothedModel
@@ -62,14 +63,17 @@ def write_model_file(
     settings: ModelSettings,
     model: SmoothedModel,
     training: dict[str, Any],
+    examples: Images,
     state: dict[str, Any] | None = None,
 ) -> None:
-    """Write the file whole or not at all. `training` is for the record; `state` is what a resume needs."""
+    """Write the file whole or not at all. `training` is for the record, `examples` are what an export is calibrated on
+    and compared with, `state` is what a resume needs."""
     content = {
         "format": FORMAT,
         "settings": dataclasses.asdict(settings) | {"kind": settings.kind.value},
         "weights": {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()},
         "training": training,
+        "examples": {"x": examples.x, "labels": examples.labels},
         "state": state,
     }
     partial = path.with_name(path.name + ".partial")

@@ -38,6 +38,12 @@ class NoiseShape:
         span = (self.ceiling - self.floor) * self.sigma0
         return self.floor * self.sigma0 + span * torch.sigmoid(raw - 3.0)
 
+    @property
+    def raw_sigma0(self) -> float:
+        """Where `scale` is sigma0: pixels that have little to learn from stay where they start."""
+        share = max((1 - self.floor) / (self.ceiling - self.floor), 1e-4)  # a floor of sigma0 itself is never reached
+        return 3.0 + math.log(share / (1 - share))
+
 
 class IsotropicNoise(nn.Module):
     """No mean, one scale (Cohen et al., 2019)."""
@@ -57,7 +63,7 @@ class DatasetNoise(nn.Module):
         super().__init__()
         self.bounds = bounds
         self.raw_mean = nn.Parameter(torch.zeros(*shape))
-        self.raw_scale = nn.Parameter(torch.zeros(*shape))
+        self.raw_scale = nn.Parameter(torch.full(tuple(shape), bounds.raw_sigma0))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         mean, scale = self.bounds.mean(self.raw_mean), self.bounds.scale(self.raw_scale)

@@ -18,8 +18,8 @@ def standard_noise(family: Family, like: Tensor, draws: int, generator: torch.Ge
     uniform = 2 * torch.rand(shape, generator=generator, device=like.device) - 1
     if family.name == "uniform":
         return uniform
-    tiny = torch.finfo(torch.float32).tiny
-    return -torch.sign(uniform) * torch.log((1 - uniform.abs()).clamp_min(tiny))  # Laplace
+    # Laplace. The smallest step of `rand` bounds the tail: a value beyond it would be an artefact of a zero.
+    return -torch.sign(uniform) * torch.log((1 - uniform.abs()).clamp_min(2.0**-24))
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from ars.engine.store import read_records
 from ars.export.cli import main as export
 from ars.manifest import manifest_beside
 from ars.noise import NoiseKind
+from ars.train.batches import Images
 from ars.train.model_file import ModelSettings, build, write_model_file
 from ars.train.noise_models import NoiseShape
 
@@ -31,7 +32,8 @@ def write_model(path, kind="input", arch="cnn", state=None):
     model = build(settings)
     for parameter in model.noise.parameters():
         torch.nn.init.normal_(parameter, std=0.2)
-    write_model_file(path, settings, model, {}, state)
+    examples = Images(torch.rand(16, *SHAPE), torch.arange(16) % 3)
+    write_model_file(path, settings, model, {}, examples, state)
     return model.eval()
 
 
