@@ -110,7 +110,7 @@ data_options = _gather(
     click.option("--classes", type=FILE, help="A folder's class names in label order, one a line."),
     click.option("--skip", type=click.IntRange(0), default=0, help="Leave out the first so many inputs."),
     click.option("--max", type=click.IntRange(1), help="Take at most so many."),
-    click.option("--only", help='Take only these, like "3,17,200-300".'),
+    click.option("--only", help='Take only these, like "3,17,200-300" or "0-9999/20".'),
     click.option(
         "--on-error", type=click.Choice(["fail", "skip"]), default="fail", show_default=True, help="Bad inputs."
     ),

@@ -91,7 +91,7 @@ def open_data(spec: str, size: ImageSize | None = None, classes_file: Path | Non
 
 
 def select(total: int, *, skip: int = 0, most: int | None = None, only: str | None = None) -> list[int]:
-    """The input ids of a run: `only` is like "3,17,200-300"; then `skip` of them are left out and `most` are kept."""
+    """The input ids of a run: `only` is like "3,17,200-300,0-9999/20" (every 20th); then `skip` of them are left out and `most` are kept."""
     chosen = list(range(total)) if only is None else _parse_ranges(only, total)
     chosen = chosen[skip:][:most]
     if not chosen:
@@ -102,14 +102,15 @@ def select(total: int, *, skip: int = 0, most: int | None = None, only: str | No
 def _parse_ranges(text: str, total: int) -> list[int]:
     chosen: dict[int, None] = {}
     for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
+        ids, slash, every = part.strip().partition("/")
+        first, dash, last = ids.partition("-")
         try:
-            low, high = int(first), int(last if dash else first)
+            low, high, step = int(first), int(last if dash else first), int(every if slash else 1)
         except ValueError:
-            raise ArgumentError("only", text, 'it is a list like "3,17,200-300"') from None
-        if not 0 <= low <= high:
-            raise ArgumentError("only", part.strip(), 'a range goes up, like "200-300"')
+            raise ArgumentError("only", text, 'it is a list like "3,17,200-300" or "0-9999/20"') from None
+        if not 0 <= low <= high or step < 1:
+            raise ArgumentError("only", part.strip(), 'a range goes up, like "200-300" or "0-9999/20"')
         if high >= total:
             raise ArgumentError("only", part.strip(), f"the data has the inputs 0 to {total - 1}")
-        chosen.update(dict.fromkeys(range(low, high + 1)))
+        chosen.update(dict.fromkeys(range(low, high + 1, step)))
     return list(chosen)

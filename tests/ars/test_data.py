@@ -134,10 +134,11 @@ def test_inputs_are_selected_by_number():
     assert select(10) == list(range(10))
     assert select(10, skip=2, most=3) == [2, 3, 4]
     assert select(500, only="3,17, 200-203,3") == [3, 17, 200, 201, 202, 203]
+    assert select(500, only="0-99/40,7") == [0, 40, 80, 7]
     assert select(500, only="3,17,200-203", skip=1, most=2) == [17, 200]
     with pytest.raises(ArgumentError, match="no inputs are left of 10"):
         select(10, skip=10)
-    for bad in ("7-3", "3,x", "", "10", "-1"):
+    for bad in ("7-3", "3,x", "", "10", "-1", "0-9/0", "0-9/", "0-9/-2"):
         with pytest.raises(ArgumentError, match="only = "):
             select(10, only=bad)
 
