@@ -16,7 +16,7 @@ from ars.data.pixels import file_sha256
 from ars.errors import ModelError, RunError
 from ars.manifest import Manifest, ModelFile, NoiseSettings
 from ars.noise import family_named
-from ars.train.model_file import build, load_weights, read_model_file
+from ars.train.model_file import load_model
 from ars.train.smoothing import SmoothedModel, standard_noise
 
 __all__ = ["Parity", "export_model"]
@@ -39,12 +39,9 @@ class Parity:
 
 def export_model(path: Path, folder: Path) -> tuple[list[Path], Parity]:
     """Write the files of the model beside each other, each whole or not at all."""
-    settings, content = read_model_file(path)
+    settings, model, content = load_model(path)
     if content["state"] is not None:
         raise ModelError(path, "its training is not done", "go on with `ars-train --resume`")
-    model = build(settings)
-    load_weights(model, content["weights"], path)
-    model.eval()
     names = {"classifier": f"{path.stem}.onnx", "noise": f"{path.stem}.noise.onnx"}
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ars.errors import ModelError, RunError
+from ars.errors import ArsError, ModelError, RunError
 from ars.noise import NoiseKind, family_named
 from ars.train.batches import Images
 from ars.train.classifiers import Normalize, make_classifier
@@ -26,6 +26,7 @@ __all__ = [
     "ModelSettings",
     "build",
     "check_same",
+    "load_model",
     "load_weights",
     "read_model_file",
     "read_weights",
@@ -119,16 +120,42 @@ def read_model_file(path: Path) -> tuple[ModelSettings, dict[str, Any]]:
         raise ModelError(path, "it is not a model of ars-train", "give its weights with --init")
     if content["format"] != FORMAT:
         raise ModelError(path, f"its format is {content['format']}, and this version reads {FORMAT}", "update ARS")
-    settings = dict(content["settings"])
-    settings["kind"] = NoiseKind(settings["kind"])
-    settings["bounds"] = NoiseShape(**settings["bounds"])
-    for name in ("shape", "classes", "pixel_mean", "pixel_deviation"):
-        settings[name] = tuple(settings[name])
-    return ModelSettings(**settings), content
+    missing = [name for name in ("settings", "weights", "training", "examples", "state") if name not in content]
+    if missing:
+        raise ModelError(path, f"it has no {missing[0]!r}", "train it again")
+    try:
+        settings = dict(content["settings"])
+        settings["kind"] = NoiseKind(settings["kind"])
+        settings["bounds"] = NoiseShape(**settings["bounds"])
+        for name in ("shape", "classes", "pixel_mean", "pixel_deviation"):
+            settings[name] = tuple(settings[name])
+        return ModelSettings(**settings), content
+    except (KeyError, TypeError, ValueError) as error:
+        raise ModelError(path, f"its settings cannot be read ({error})", "train it again") from error
+
+
+def load_model(path: Path) -> tuple[ModelSettings, SmoothedModel, dict[str, Any]]:
+    """The settings of a model.pt, its model in evaluation mode on the CPU, and all that the file holds.
+
+    Training that is not done is not refused: `content["state"]` is None when it is done.
+    """
+    settings, content = read_model_file(path)
+    try:
+        model = build(settings)
+    except ArsError:
+        raise
+    except Exception as error:  # torch raises many kinds for sizes that make no network
+        reason = " ".join(str(error).split())[:200]
+        raise ModelError(path, f"its settings make no model ({reason})", "train it again") from error
+    load_weights(model, content["weights"], path)
+    model.eval()
+    return settings, model, content
 
 
 def load_weights(model: nn.Module, weights: dict[str, torch.Tensor], path: Path) -> None:
     """Load weights, or name the first tensor that does not fit."""
+    if not isinstance(weights, dict) or not all(isinstance(tensor, torch.Tensor) for tensor in weights.values()):
+        raise ModelError(path, "its weights are not tensors by name", "train it again")
     expected = model.state_dict()
     for name in [*expected, *weights]:
         have, want = weights.get(name), expected.get(name)
