@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +10,88 @@ from ars.data.pixels import file_sha256
 from ars.errors import ArsError, ModelError
 from ars.noise import NoiseKind, family_named
 
-__all__ = ["FORMAT", "Manifest", "ModelFile", "NoiseSettings", "manifest_beside"]
+__all__ = [
+    "FORMAT",
+    "PRECISIONS",
+    "ROLES",
+    "EngineBuild",
+    "Manifest",
+    "ModelFile",
+    "NoiseSettings",
+    "Parity",
+    "Profile",
+    "manifest_beside",
+]
 
 FORMAT = 1
+ROLES = ("classifier", "noise", "engine", "trained")
+PRECISIONS = ("fp32", "fp16", "int8")
+
+
+@dataclass(frozen=True)
+class Parity:
+    """How a classifier compares with the one that it was made from, on the same noisy draws."""
+
+    reference: str
+    """What it was compared with: torch, or a file of the model."""
+    runner: str
+    """What ran it, with its version."""
+    inputs: int
+    draws: int
+    """Of all inputs."""
+    largest_difference: float
+    """Of two logits, as a share of the reference's largest."""
+    agreement: float
+    """The share of draws with the same top class."""
+    certified_accuracy_difference: float | None
+    """The largest over a few radii, with these few draws; None where the inputs have no labels."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The batch sizes that an engine takes, and the one that it is made for."""
+
+    min_batch: int
+    opt_batch: int
+    max_batch: int
+
+
+@dataclass(frozen=True)
+class EngineBuild:
+    """How a TensorRT engine was built."""
+
+    flavour: str
+    """The package that built it, and that must run it: tensorrt or tensorrt_rtx."""
+    version: str
+    compute_capabilities: tuple[str, ...]
+    """Of the GPUs that it is for; "8.0+" is that one and all later ones."""
+    profile: Profile
+    source: str
+    """The ONNX file that it was built from, and its hash."""
+    source_sha256: str
 
 
 @dataclass(frozen=True)
 class ModelFile:
-    """One file of the model: its role ("classifier" or "noise"), its path beside the manifest, and its hash."""
+    """One file of the model: its role (one of ROLES), its path beside the manifest, and its hash.
+
+    A classifier and an engine take `x` and give `logits`, a noise generator gives `mean` and `scale`, and the trained
+    file is the model.pt that all others were exported from.
+    """
 
     role: str
     path: str
     sha256: str
     precision: str = "fp32"
+    parity: Parity | None = None
+    build: EngineBuild | None = None
+
+    def __post_init__(self) -> None:
+        for name, value, known in (("role", self.role, ROLES), ("precision", self.precision, PRECISIONS)):
+            if value not in known:
+                raise ValueError(f"{name} {value!r} of {self.path}")
+        if self.path != Path(self.path).name or self.path in ("", ".", ".."):
+            raise ValueError(f"the path {self.path!r}, which is not beside it")
 
 
 @dataclass(frozen=True)
@@ -38,6 +107,12 @@ class Manifest:
     classes: tuple[str, ...]
     noise: NoiseSettings
     files: tuple[ModelFile, ...]
+    dtype: str = "float32"
+    """Of the inputs as the engine makes them; a float16 file gets them rounded."""
+    range: tuple[float, float] = (0.0, 1.0)
+    """Of the inputs without noise."""
+    training: dict[str, Any] = field(default_factory=dict)
+    """How the model was trained, for the record."""
     format: int = FORMAT
 
     def write(self, path: Path) -> None:
@@ -52,15 +127,19 @@ class Manifest:
                 raise ModelError(path, f"its format is {data['format']}, and this version reads {FORMAT}", fix)
             noise = data["noise"]
             family_named(noise["family"])
+            low, high = data.get("range", cls.range)
             return cls(
                 shape=tuple(int(side) for side in data["shape"]),
                 classes=tuple(str(name) for name in data["classes"]),
                 noise=NoiseSettings(noise["family"], NoiseKind(noise["kind"]), float(noise["sigma0"])),
-                files=tuple(ModelFile(**file) for file in data["files"]),
+                files=tuple(_read_file(file) for file in data["files"]),
+                dtype=str(data.get("dtype", cls.dtype)),
+                range=(float(low), float(high)),
+                training=dict(data.get("training", {})),
             )
         except ArsError:
             raise
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise ModelError(
                 path, f"it is not a manifest ({error!r})", "export the model again, or move it away"
             ) from error
@@ -74,25 +153,42 @@ class Manifest:
             raise ModelError(path, f"it takes inputs of {shape}, and its manifest says {self.shape}", "export it again")
 
     def file(self, role: str, folder: Path) -> Path | None:
-        """The path of the file with that role, after its hash has been checked."""
+        """The path of the first file with that role, after its hash has been checked."""
         for file in self.files:
             if file.role == role:
                 return _checked(folder / file.path, file)
         return None
 
+    def entry(self, name: str) -> ModelFile | None:
+        """What it says of the file of that name."""
+        return next((file for file in self.files if file.path == name), None)
+
 
 def manifest_beside(engine: Path) -> Manifest | None:
-    """The manifest that lists this file, if there is one in its folder; the file must match its hash."""
-    stem = engine.name.partition(".")[0]
-    path = engine.with_name(f"{stem}.json")
-    if not path.exists():
-        return None
-    manifest = Manifest.read(path)
-    for file in manifest.files:
-        if file.path == engine.name:
+    """The manifest that lists this file, if there is one in its folder; the file must match its hash.
+
+    The manifest of a.b.onnx is a.b.json, or a.json.
+    """
+    parts = engine.name.split(".")
+    stems = [".".join(parts[:end]) for end in range(len(parts) - 1, 0, -1)]
+    found = [path for path in (engine.with_name(f"{stem}.json") for stem in stems) if path.exists()]
+    for path in found:
+        manifest = Manifest.read(path)
+        file = manifest.entry(engine.name)
+        if file is not None:
             _checked(engine, file)
             return manifest
-    raise ModelError(path, f"it does not list {engine.name}", "export the model again, or move the manifest away")
+    if not found:
+        return None
+    raise ModelError(found[0], f"it does not list {engine.name}", "export the model again, or move the manifest away")
+
+
+def _read_file(data: dict[str, Any]) -> ModelFile:
+    parity, build = data.get("parity"), data.get("build")
+    if build is not None:
+        capabilities = tuple(str(each) for each in build["compute_capabilities"])
+        build = EngineBuild(**build | {"profile": Profile(**build["profile"]), "compute_capabilities": capabilities})
+    return ModelFile(**data | {"parity": None if parity is None else Parity(**parity), "build": build})
 
 
 def _checked(path: Path, file: ModelFile) -> Path:
