@@ -62,7 +62,7 @@ def certify(
     plan = Plan(n0, n, alpha, two_sided)
     with model.load(None) as classifier:
         source, ids = data.open(classifier)
-        out = out or Path(f"{model.engine.stem}.{source.name.replace(':', '-')}.sqlite")
+        out = out or Path(f"{model.engine.name}.{source.name.replace(':', '-')}.sqlite")
         if not out.parent.is_dir():
             raise StoreError(out, "it cannot be written (there is no such folder)", "choose another --out")
         # A run that goes on keeps its batch size: it is one of the settings that decide the result.
@@ -97,6 +97,8 @@ def certify(
 
 def _prepare(classifier: SmoothedClassifier, engine: Path, shape: tuple[int, ...], quiet: bool) -> None:
     """Get the classifier ready for inputs of that shape, and say what was found."""
+    if classifier.why and not quiet:
+        click.echo(f"backend {classifier.runner.name}: {classifier.why}", err=True)
     if classifier.runner.fixed_batch and not quiet:
         advice = "it runs slowly until it is exported with a dynamic batch axis"
         click.echo(f"{engine} takes only batches of {classifier.runner.fixed_batch}; {advice}", err=True)

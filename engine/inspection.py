@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from ars.engine.devices.host import usable_cores, usable_instructions
+from ars.engine.runners import BACKENDS, load_runner, manifest_of
 from ars.engine.store import read_records, read_settings
 from ars.engine.summary import summarize
 from ars.errors import ArsError
-from ars.manifest import manifest_beside
 
 __all__ = ["inspect_file", "list_parts"]
 
@@ -22,9 +22,7 @@ def inspect_file(path: Path) -> Facts:
 
 def _inspect_model(path: Path) -> Facts:
     """What a classifier takes and gives, and what its manifest says of it."""
-    from ars.engine.runners.onnxruntime import OnnxRuntime
-
-    runner = OnnxRuntime(path)
+    runner = load_runner(path)
     facts: Facts = {
         "file": str(path),
         "sha256": runner.sha256,
@@ -32,7 +30,7 @@ def _inspect_model(path: Path) -> Facts:
         "batch": runner.fixed_batch or "any",
         "classes": runner.classes,
     }
-    manifest = manifest_beside(path)
+    manifest = manifest_of(path) or runner.own_manifest
     if manifest is None:
         return facts | {"manifest": "none: give --sigma or --noise to certify"}
     noise = manifest.noise
@@ -59,10 +57,9 @@ def list_parts() -> list[tuple[str, str, str]]:
         parts.append(("host", "ready", f"{usable_cores()} cores, noise by {fastest}{also}"))
     except ArsError as error:
         parts.append(("host", "missing", str(error)))
-    try:
-        from ars.engine.runners.onnxruntime import OnnxRuntime
-
-        parts.append((OnnxRuntime.name, "ready", f"version {OnnxRuntime.version}"))
-    except ArsError as error:
-        parts.append(("onnxruntime", "missing", str(error)))
+    for backend in BACKENDS:
+        try:
+            parts.append((backend.name, "ready", f"version {backend.runner().version}"))
+        except ArsError as error:
+            parts.append((backend.name, "missing", str(error)))
     return parts

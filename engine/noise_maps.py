@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ars.checks import float32_array
 from ars.data.arrays import read_npz
 from ars.data.pixels import file_sha256
+from ars.engine.runners import Generator, ModelRunner, load_generator
 from ars.errors import ArgumentError, ModelError
 from ars.manifest import Manifest
 from ars.noise import NoiseKind, scale_map
@@ -80,12 +81,10 @@ class Generated:
     """Maps that a noise generator makes for each input (the paper). A generator that is said to make the same maps for
     all inputs must do so: the scope of the guarantee hangs on it."""
 
-    def __init__(self, path: Path, kind: NoiseKind) -> None:
-        from ars.engine.runners.onnxruntime import OnnxGenerator
-
+    def __init__(self, path: Path, generator: Generator, kind: NoiseKind) -> None:
         self.kind = kind
-        self._path, self._generator = path, OnnxGenerator(path)
-        self.settings: dict[str, str | float] = {"generator": self._generator.sha256}
+        self._path, self._generator = path, generator
+        self.settings: dict[str, str | float] = {"generator": generator.sha256}
         self._first: Pair | None = None
 
     def at(self, input_id: int, x: NDArray[np.float32]) -> Pair:
@@ -109,10 +108,8 @@ def _checked(path: Path | str, mean: NDArray[np.generic], scale: NDArray[np.gene
     return pair
 
 
-def open_noise(
-    manifest: Manifest | None, folder: Path, input_axes: int, sigma: float | None, noise: Path | None
-) -> NoiseMaps:
-    """The noise that `sigma` or `noise` asks for, or else the one that the model's manifest names."""
+def open_noise(manifest: Manifest | None, model: ModelRunner, sigma: float | None, noise: Path | None) -> NoiseMaps:
+    """The noise that `sigma` or `noise` asks for, or else the model's own, from its manifest or its file."""
     if sigma is not None and noise is not None:
         raise ArgumentError("sigma", sigma, "give either --sigma or --noise")
     if sigma is not None:
@@ -120,12 +117,14 @@ def open_noise(
     if noise is not None and not noise.exists():
         raise ModelError(noise, "there is no such file", "give a noise generator (.onnx) or maps (.npz)")
     if noise is not None and noise.suffix == ".npz":
-        return Maps(noise, input_axes)
+        return Maps(noise, len(model.shape))
     if noise is not None:
-        return Generated(noise, NoiseKind.INPUT)
-    generator = manifest.file("noise", folder) if manifest else None
+        return Generated(noise, load_generator(noise), NoiseKind.INPUT)
+    if manifest and model.own_generator:
+        return Generated(model.path, model.own_generator, manifest.noise.kind)
+    generator = manifest.file("noise", model.path.parent) if manifest else None
     if manifest and generator:
-        return Generated(generator, manifest.noise.kind)
+        return Generated(generator, load_generator(generator), manifest.noise.kind)
     if manifest and manifest.noise.kind is NoiseKind.ISOTROPIC:
         return Isotropic(manifest.noise.sigma0)
     raise ArgumentError("sigma", None, "the model has no manifest that says its noise: give --sigma or --noise")

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from ars.data import Dataset, ImageSize, open_data, select
+from ars.engine.runners import BACKENDS
 from ars.engine.smoothed import SmoothedClassifier, load
 from ars.errors import DataError
 
@@ -36,6 +37,7 @@ class ModelOptions:
     batch: int | None
     threads: int | None
     seed: int
+    backend: str
 
     def load(self, batch: int | None) -> SmoothedClassifier:
         return load(
@@ -46,6 +48,7 @@ class ModelOptions:
             batch=batch,
             threads=self.threads,
             seed=self.seed,
+            backend=self.backend,
         )
 
 
@@ -89,16 +92,19 @@ def _gather(group: type, argument: str, *options: Callable[[Command], Command]) 
     return decorate
 
 
+_BACKENDS = ", ".join(["auto", *(backend.name for backend in BACKENDS)])
+
 model_options = _gather(
     ModelOptions,
     "model",
-    click.option("--engine", required=True, type=FILE, help="The classifier, an ONNX file."),
+    click.option("--engine", required=True, type=FILE, help="The classifier: an ONNX file, or a model.pt."),
     click.option("--sigma", type=float, help="Isotropic noise of this scale, in pixel units."),
     click.option("--noise", type=FILE, help="A noise generator (.onnx), or maps named mean and scale (.npz)."),
     click.option("--family", help="gaussian, laplace or uniform. Default: the manifest's, or gaussian."),
     click.option("--batch", type=BatchSize(), default="auto", help="Draws in a batch. Default: the fastest, measured."),
     click.option("--threads", type=click.IntRange(1), help="Batches at work side by side. Default: the cores."),
     click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, show_default=True, help="Decides the noise."),
+    click.option("--backend", default="auto", show_default=True, help=f"What runs it: {_BACKENDS}."),
 )
 
 data_options = _gather(

@@ -19,10 +19,9 @@ from ars.engine.certificate import Certificate
 from ars.engine.devices.host import Host, usable_cores
 from ars.engine.lanes import Lanes
 from ars.engine.noise_maps import open_noise
-from ars.engine.runners import Runner
+from ars.engine.runners import Runner, choose_backend, load_runner, manifest_of
 from ars.engine.scheduler import Finished, Job
 from ars.errors import DataError, RunError
-from ars.manifest import manifest_beside
 from ars.noise import family_named
 
 __all__ = ["SmoothedClassifier", "load"]
@@ -43,11 +42,13 @@ def load(
     batch: int | None = None,
     threads: int | None = None,
     seed: int = 0,
+    backend: str = "auto",
 ) -> "SmoothedClassifier":
     """A smoothed classifier from a model file.
 
     Its noise is isotropic with `sigma`, or comes from `noise` (a generator .onnx, or maps in an .npz), or is what the
     manifest beside the model says. `batch` None measures which size is fastest here when the first input comes.
+    `backend` names the library that runs the model; auto takes the fastest one installed that fits the file.
     """
     return SmoothedClassifier(
         Path(engine),
@@ -57,6 +58,7 @@ def load(
         batch=batch,
         threads=threads,
         seed=seed,
+        backend=backend,
     )
 
 
@@ -83,17 +85,21 @@ class SmoothedClassifier:
         batch: int | None,
         threads: int | None,
         seed: int,
+        backend: str,
     ) -> None:
-        from ars.engine.runners.onnxruntime import OnnxRuntime
-
         self.batch = None if batch is None else whole_number("batch", batch, 1, 2**24, "it must be at least 1")
         self.threads = usable_cores() if threads is None else whole_number("threads", threads, 1, 1024, "at least 1")
         self.seed = whole_number("seed", seed, 0, 2**64 - 1, "it must fit 64 bits")
-        self.manifest = manifest_beside(engine)
-        self.runner = OnnxRuntime(engine)
+        beside = manifest_of(engine)
+        self.why: str | None = None
+        """Why `auto` took this backend, for the user."""
+        if backend == "auto":
+            backend, self.why = choose_backend(engine, beside)
+        self.runner = load_runner(engine, backend, self.threads)
+        self.manifest = beside or self.runner.own_manifest
         if self.manifest:
             self.manifest.check(engine, self.runner.shape, self.runner.classes)
-        self.noise = open_noise(self.manifest, engine.parent, len(self.runner.shape), sigma, noise)
+        self.noise = open_noise(self.manifest, self.runner, sigma, noise)
         stated = self.manifest.noise.family if self.manifest and sigma is None and noise is None else "gaussian"
         self.family = family_named(family or stated)
         self.measured_rate: float | None = None

@@ -91,7 +91,8 @@ def open_data(spec: str, size: ImageSize | None = None, classes_file: Path | Non
 
 
 def select(total: int, *, skip: int = 0, most: int | None = None, only: str | None = None) -> list[int]:
-    """The input ids of a run: `only` is like "3,17,200-300,0-9999/20" (every 20th); then `skip` of them are left out and `most` are kept."""
+    """The input ids of a run: `only` is like "3,17,200-300,0-9999/20" (every 20th); then `skip` of them are left
+    out and `most` are kept."""
     chosen = list(range(total)) if only is None else _parse_ranges(only, total)
     chosen = chosen[skip:][:most]
     if not chosen:

@@ -208,7 +208,7 @@ def test_a_model_with_a_manifest_needs_no_more_words():
     write_manifest()
     result = CliRunner().invoke(main, ["certify", "--engine", "model.onnx", "--data", "data.npz", "--n", "100"])
     assert result.exit_code == 0, result.output
-    assert {(one[2].family, one[2].scope) for one in records("model.data.npz.sqlite")} == {("laplace", "frozen")}
+    assert {(one[2].family, one[2].scope) for one in records("model.onnx.data.npz.sqlite")} == {("laplace", "frozen")}
     inspected = CliRunner().invoke(main, ["inspect", "model.onnx"]).stdout
     assert "laplace, input, sigma0 0.05" in inspected
 
