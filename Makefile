@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-NATIVE := $(wildcard engine/native/*.h engine/native/*.cpp)
+NATIVE := $(wildcard engine/native/*.h engine/native/*.cpp engine/native/*.cu)
 
 .PHONY: demo test test-slow check format clean
 

@@ -1,0 +1,164 @@
+"""kernels.cu compiled as host code gives what the host sampler and the host counter give; and nvcc compiles it."""
+
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from simulated_gpu.kernels import NATIVE, launch
+
+from ars.engine.devices.host import Host
+from ars.engine.requests import MAX_DRAWS, Phase, Request
+from ars.noise import FAMILIES, GAUSSIAN
+
+NVCC = shutil.which("nvcc")
+FILL, COUNT = "PPiqPPqIQ", "PiPiqP"
+
+
+def device_table(requests):
+    table = np.array(requests, np.int64).reshape(-1, 5)
+    table[:, 4] = np.cumsum(table[:, 4])
+    return table
+
+
+def address(array):
+    return array.ctypes.data
+
+
+def random_slots(slots, dimensions, seed=0):
+    rng = np.random.default_rng(seed)
+    center = rng.normal(0, 1, (slots, dimensions)).astype(np.float32)
+    return center, rng.uniform(0.1, 2, (slots, dimensions)).astype(np.float32)
+
+
+def filled(requests, center, scale, family=GAUSSIAN, seed=0, dtype=np.float32, block=64, most_rows=65535):
+    """The kernel's batch, with a value after its end that must stay what it is."""
+    dimensions, rows = center.shape[1], sum(request.draws for request in requests)
+    # CUDA's buffers start at multiples of 256 bytes; numpy's at multiples of 16, which is all that the kernel needs.
+    out = np.full(rows * dimensions + 1, 77, dtype)
+    table = device_table(requests)
+    grid = (-(-dimensions // (4 * block)), min(rows, most_rows))
+    pointers = (address(out), address(table), len(table), rows, address(center), address(scale))
+    launch(f"fill_noisy_{np.dtype(dtype)}", grid, (block, 1, 1), FILL, *pointers, dimensions, family.code, seed)
+    assert out[-1] == 77
+    return out[:-1].reshape(rows, dimensions)
+
+
+def filled_by_host(requests, center, scale, family=GAUSSIAN, seed=0):
+    host = Host(len(center), center.shape[1], family, seed)
+    for slot in range(len(center)):
+        host.load(slot, center[slot], 0, scale[slot])
+    out = np.empty((sum(request.draws for request in requests), center.shape[1]), np.float32)
+    host.fill(out, requests)
+    return out
+
+
+def same_bits(a, b):
+    np.testing.assert_array_equal(a.view(f"u{a.itemsize}"), b.view(f"u{b.itemsize}"))
+
+
+MANY = [  # several inputs, phases, empty requests at both ends and in the middle, the last draws of the stream
+    Request(0, 0, Phase.SELECTION, 0, 0),
+    Request(1, 7, Phase.SELECTION, 5, 3),
+    Request(0, 2**32 - 1, Phase.ESTIMATION, 2**32 - 2, 5),
+    Request(2, 9, Phase.ESTIMATION, 0, 0),
+    Request(2, 9, Phase.ESTIMATION, 0, 0),
+    Request(2, 8, Phase.PREDICTION, MAX_DRAWS - 4, 4),
+    Request(1, 7, Phase.ESTIMATION, 0, 1),
+    Request(1, 7, Phase.PREDICTION, 3, 0),
+]
+
+
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+@pytest.mark.parametrize("dimensions", [1, 2, 3, 4, 5, 8, 255, 256, 257, 784])
+def test_noisy_copies_are_the_host_samplers_to_the_bit(family, dimensions):
+    center, scale = random_slots(3, dimensions)
+    made = filled(MANY, center, scale, family, seed=0x123456789ABCDEF0)
+    same_bits(made, filled_by_host(MANY, center, scale, family, seed=0x123456789ABCDEF0))
+
+
+@pytest.mark.parametrize("dimensions", [3, 4, 257, 784])
+def test_half_precision_copies_are_the_float32_ones_rounded_to_nearest(dimensions):
+    center, scale = random_slots(3, dimensions)
+    center[0] *= 1e-6  # values that are subnormal in half precision
+    scale[0] *= 1e-6
+    center[1] *= 1e6  # and values that are too large for it
+    with np.errstate(over="ignore"):
+        expected = filled_by_host(MANY, center, scale).astype(np.float16)
+    assert np.isinf(expected).any()
+    assert (np.abs(expected) < 2**-14).any()
+    same_bits(filled(MANY, center, scale, dtype=np.float16), expected)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    dimensions=st.integers(1, 70),
+    draws=st.lists(st.integers(0, 9), min_size=1, max_size=12),
+    block=st.sampled_from([1, 32, 128]),
+    most_rows=st.integers(1, 20),
+    data=st.data(),
+)
+def test_any_shape_on_any_grid_gives_the_same_copies(dimensions, draws, block, most_rows, data):
+    center, scale = random_slots(2, dimensions)
+    requests = [Request(data.draw(st.integers(0, 1)), i, Phase.ESTIMATION, 10 * i, n) for i, n in enumerate(draws)]
+    same_bits(
+        filled(requests, center, scale, block=block, most_rows=most_rows), filled_by_host(requests, center, scale)
+    )
+
+
+def counted(logits, requests, block=32):
+    table, counts = device_table(requests), np.zeros((len(requests), logits.shape[1] + 1), np.int32)
+    pointers = (address(logits), logits.shape[1], address(table), len(table), len(logits), address(counts))
+    launch(f"count_votes_{logits.dtype}", (-(-len(logits) // block), 1), (block, 1, 1), COUNT, *pointers)
+    return counts
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("classes", [1, 2, 10, 1000])
+def test_votes_are_the_host_counters(dtype, classes):
+    rng = np.random.default_rng(classes)
+    # Whole numbers, so that there are ties; and here and there a logit that is not finite.
+    logits = rng.integers(-3, 4, (100, classes)).astype(dtype)
+    for row, bad in zip(rng.choice(100, 9, replace=False), [np.nan, np.inf, -np.inf] * 3, strict=True):
+        logits[row, rng.integers(classes)] = bad
+    requests = [Request(0, i, Phase.ESTIMATION, 0, draws) for i, draws in enumerate([0, 33, 1, 0, 0, 66, 0])]
+    host = Host(1, 4, GAUSSIAN, 0)
+    host.load(0, np.zeros(4), 0, 1)
+    counts = counted(logits, requests)
+    np.testing.assert_array_equal(counts, host.count(logits.astype(np.float32), requests))
+    assert counts[:, -1].sum() == 9
+
+
+def test_every_half_precision_number_survives_the_stand_in_for_cudas_conversions():
+    """The simulation's own arithmetic is right: numpy's conversions are the judge."""
+    every = np.arange(2**16, dtype=np.uint16).view(np.float16)
+    logits = np.stack([every, np.zeros_like(every)], 1)
+    counts = counted(logits, [Request(0, 0, Phase.ESTIMATION, 0, 1)] * 2**16)
+    finite = np.isfinite(every)
+    np.testing.assert_array_equal(counts[:, 2] == 1, ~finite)
+    np.testing.assert_array_equal(counts[finite, 0] == 1, every[finite] >= 0)
+
+
+@pytest.mark.skipif(not NVCC, reason="nvcc is not installed")
+def test_nvcc_compiles_the_kernels_for_each_architecture_without_spills(tmp_path):
+    """Those of CMakeLists.txt that this nvcc knows; `pytest -s` shows the registers of each kernel."""
+    wanted = re.search(r"set\(gpu_architectures ([\d ]+)\)", (NATIVE.parents[1] / "CMakeLists.txt").read_text())[
+        1
+    ].split()
+    known = subprocess.run([NVCC, "--list-gpu-code"], capture_output=True, text=True, timeout=60).stdout.split()
+    chosen = [number for number in wanted if f"sm_{number}" in known]
+    assert len(chosen) >= 3
+    codes = [option for n in chosen for option in ("-gencode", f"arch=compute_{n},code=sm_{n}")]
+    fatbin = tmp_path / "kernels.fatbin"
+    command = [NVCC, "-std=c++17", "-fatbin", "-Xptxas=-v", *codes, NATIVE / "kernels.cu", "-o", fatbin]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stderr
+    assert fatbin.stat().st_size > 0
+    print("", *re.findall(r"(?:Compiling entry function|Used|warning|error).*", run.stderr), sep="\n")
+    assert "warning" not in run.stderr
+    spills = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", run.stderr)
+    assert spills == [("0", "0", "0")] * 4 * len(chosen)
+    assert max(int(used) for used in re.findall(r"Used (\d+) registers", run.stderr)) <= 64

@@ -1,0 +1,38 @@
+// kernels.cu as a host library. A launch gets its parameters as CUDA's does, as one packed block of bytes.
+#include "kernels.cu"
+
+#include <tuple>
+#include <utility>
+
+template <class Parameter> static Parameter next_of(const char*& bytes, size_t& offset) {
+  offset = (offset + alignof(Parameter) - 1) / alignof(Parameter) * alignof(Parameter);
+  Parameter value;
+  memcpy(&value, bytes + offset, sizeof value);
+  offset += sizeof value;
+  return value;
+}
+
+// Runs every thread of the grid, one after another; the size of the parameters that the kernel takes.
+template <class... Parameters>
+static size_t run(void (*kernel)(Parameters...), const unsigned* grid, const unsigned* block, const char* bytes) {
+  size_t offset = 0;
+  const std::tuple<Parameters...> parameters{next_of<Parameters>(bytes, offset)...};  // braces: in this order
+  gridDim = {grid[0], grid[1], grid[2]}, blockDim = {block[0], block[1], block[2]};
+  for (unsigned z = 0; z < grid[2]; ++z)
+    for (unsigned y = 0; y < grid[1]; ++y)
+      for (unsigned x = 0; x < grid[0]; ++x)
+        for (unsigned thread = 0; thread < block[0]; ++thread) {
+          blockIdx = {x, y, z}, threadIdx = {thread, 0, 0};
+          std::apply(kernel, parameters);
+        }
+  return offset;
+}
+
+// A grid without blocks runs nothing, and so tells the size.
+extern "C" size_t launch(const char* name, const unsigned* grid, const unsigned* block, const char* bytes) {
+  if (!strcmp(name, "fill_noisy_float32")) return run(fill_noisy_float32, grid, block, bytes);
+  if (!strcmp(name, "fill_noisy_float16")) return run(fill_noisy_float16, grid, block, bytes);
+  if (!strcmp(name, "count_votes_float32")) return run(count_votes_float32, grid, block, bytes);
+  if (!strcmp(name, "count_votes_float16")) return run(count_votes_float16, grid, block, bytes);
+  return 0;
+}
