@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ars.engine.devices.host import Host
+from ars.engine.devices import Device
 from ars.engine.lanes import Lanes
 from ars.engine.requests import Phase, Request
 
@@ -16,7 +16,7 @@ _SECONDS_A_SIZE = 0.2
 _LARGEST_BATCH_BYTES = 2**26
 
 
-def best_batch(make_lanes: Callable[[int], Lanes], device: Host, shape: tuple[int, ...]) -> tuple[int, float]:
+def best_batch(make_lanes: Callable[[int], Lanes], device: Device, shape: tuple[int, ...]) -> tuple[int, float]:
     """The smallest size within 3 % of the best rate, and its draws a second. Takes a second or two."""
     dimensions = int(np.prod(shape))
     device.load(0, np.full(shape, 0.5, np.float32), 0.0, 0.25)
@@ -33,7 +33,7 @@ def best_batch(make_lanes: Callable[[int], Lanes], device: Host, shape: tuple[in
     return best, rates[best]
 
 
-def _draws_a_second(lanes: Lanes, device: Host) -> float:
+def _draws_a_second(lanes: Lanes, device: Device) -> float:
     request = [Request(0, 0, Phase.PREDICTION, 0, lanes.batch)]
 
     def one_round() -> None:

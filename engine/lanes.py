@@ -1,21 +1,23 @@
-"""Batches on their way. A lane is a thread with a buffer of its own: it makes the noise, runs the model and counts the
-votes of one batch after another. All three release Python's lock, so lanes use the cores, and no lane waits for Python
-as long as the next batch is already submitted."""
+"""Batches on their way. A lane has a buffer of its own and runs one batch after another: noise, model, votes. Lanes
+keeps a thread for each of them. All that takes time releases Python's lock, so lanes run side by side, and none waits
+for Python as long as the next batch is already submitted."""
 
 import queue
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ars.engine.devices import Device
 from ars.engine.devices.host import Host
 from ars.engine.requests import Request
 from ars.engine.runners import Runner
 
-__all__ = ["BatchVotes", "Lanes"]
+__all__ = ["BatchVotes", "HostLane", "Lane", "Lanes", "host_lanes"]
 
 
 @dataclass(frozen=True)
@@ -27,32 +29,63 @@ class BatchVotes:
     seconds: float
 
 
+class Lane(Protocol):
+    def votes(self, device: Any, requests: Sequence[Request]) -> NDArray[np.int64]:
+        """The votes of each request, for the inputs that are loaded in a device of this lane's kind."""
+        ...
+
+    def close(self) -> None:
+        """Give back what the lane holds."""
+        ...
+
+
+class HostLane:
+    """A buffer on the host, and a runner that many lanes share."""
+
+    def __init__(self, runner: Runner, shape: tuple[int, ...], batch: int) -> None:
+        self._runner = runner
+        self._buffer = np.empty((batch, *shape), np.float32)
+
+    def votes(self, device: Host, requests: Sequence[Request]) -> NDArray[np.int64]:
+        copies = self._buffer[: sum(request.draws for request in requests)]
+        device.fill(copies, requests)
+        return device.count(self._runner.run(copies), requests)
+
+    def close(self) -> None:
+        return
+
+
 class Lanes:
     """Lanes for inputs of one shape. Several runs may use them at once, each with a device of its own."""
 
-    def __init__(self, runner: Runner, shape: tuple[int, ...], batch: int, lanes: int) -> None:
-        self.batch, self.lanes = batch, lanes
-        self._runner = runner
-        self._buffers: queue.SimpleQueue[NDArray[np.float32]] = queue.SimpleQueue()
-        for _ in range(lanes):
-            self._buffers.put(np.empty((batch, *shape), np.float32))
-        self._pool = ThreadPoolExecutor(lanes, thread_name_prefix="lane")
+    def __init__(self, lanes: Sequence[Lane], batch: int) -> None:
+        self.batch, self.lanes = batch, len(lanes)
+        self._all = lanes
+        self._idle: queue.SimpleQueue[Lane] = queue.SimpleQueue()
+        for lane in lanes:
+            self._idle.put(lane)
+        self._pool = ThreadPoolExecutor(self.lanes, thread_name_prefix="lane")
 
-    def submit(self, device: Host, requests: Sequence[Request]) -> "Future[BatchVotes]":
+    def submit(self, device: Device, requests: Sequence[Request]) -> "Future[BatchVotes]":
         """Queue a batch, of at most `batch` rows, for the inputs that are loaded in the device."""
         return self._pool.submit(self._work, device, requests)
 
-    def _work(self, device: Host, requests: Sequence[Request]) -> BatchVotes:
-        buffer = self._buffers.get()
+    def _work(self, device: Device, requests: Sequence[Request]) -> BatchVotes:
+        lane = self._idle.get()
         start = time.perf_counter()
         try:
-            copies = buffer[: sum(request.draws for request in requests)]
-            device.fill(copies, requests)
-            counts = device.count(self._runner.run(copies), requests)
+            counts = lane.votes(device, requests)
         finally:
-            self._buffers.put(buffer)
+            self._idle.put(lane)
         return BatchVotes(requests, counts, time.perf_counter() - start)
 
     def close(self) -> None:
-        """End the threads, once the batches at work are done."""
+        """End the threads, once the batches at work are done, and then the lanes."""
         self._pool.shutdown(wait=True, cancel_futures=True)
+        for lane in self._all:
+            lane.close()
+
+
+def host_lanes(runner: Runner, shape: tuple[int, ...], batch: int, lanes: int) -> Lanes:
+    """Lanes on the processor: one core each."""
+    return Lanes([HostLane(runner, shape, batch) for _ in range(lanes)], batch)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ars.engine.algorithms import Procedure
-from ars.engine.devices.host import Host
+from ars.engine.devices import Device
 from ars.engine.lanes import BatchVotes, Lanes
 from ars.engine.requests import Phase, Request
 from ars.errors import ArsError, RunError
@@ -46,7 +46,7 @@ class Finished(Generic[Result]):
 
 def run(
     lanes: Lanes,
-    device: Host,
+    device: Device,
     jobs: Iterator[Job[Result]],
     on_draws: Callable[[int], None] = lambda draws: None,
 ) -> Iterator[Finished[Result]]:
@@ -98,7 +98,7 @@ class _Active(Generic[Result]):
 
 
 class _Scheduler(Generic[Result]):
-    def __init__(self, lanes: Lanes, device: Host, jobs: Iterator[Job[Result]]) -> None:
+    def __init__(self, lanes: Lanes, device: Device, jobs: Iterator[Job[Result]]) -> None:
         self.failure: ArsError | None = None
         self._lanes, self._device = lanes, device
         self._jobs: Iterator[Job[Result]] | None = jobs

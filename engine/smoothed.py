@@ -17,7 +17,7 @@ from ars.engine.algorithms import Plan, Prediction, Procedure
 from ars.engine.batch_size import best_batch
 from ars.engine.certificate import Certificate
 from ars.engine.devices.host import Host, usable_cores
-from ars.engine.lanes import Lanes
+from ars.engine.lanes import Lanes, host_lanes
 from ars.engine.noise_maps import open_noise
 from ars.engine.runners import Runner, choose_backend, load_runner, manifest_of
 from ars.engine.scheduler import Finished, Job
@@ -157,7 +157,7 @@ class SmoothedClassifier:
         """The lanes for inputs of that shape; measures the batch size first, where none was given."""
 
         def make_lanes(batch: int) -> Lanes:
-            return Lanes(self.runner, shape, batch, self.threads)
+            return host_lanes(self.runner, shape, batch, self.threads)
 
         with self._preparing:
             if shape not in self._lanes:

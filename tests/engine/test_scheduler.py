@@ -9,7 +9,7 @@ from scipy import stats
 from ars.engine import algorithms
 from ars.engine.algorithms import Plan
 from ars.engine.devices.host import Host
-from ars.engine.lanes import Lanes
+from ars.engine.lanes import host_lanes
 from ars.engine.requests import Draws, Phase
 from ars.engine.runners.null import Null
 from ars.engine.scheduler import Job, run
@@ -21,7 +21,7 @@ SHAPE = (5,)
 
 @contextlib.contextmanager
 def lanes_for(runner, batch=64, lanes=2):
-    made = Lanes(runner, SHAPE, batch, lanes)
+    made = host_lanes(runner, SHAPE, batch, lanes)
     try:
         yield made
     finally:
