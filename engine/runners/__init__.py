@@ -22,6 +22,7 @@ __all__ = [
     "ENGINE_SUFFIXES",
     "Backend",
     "Generator",
+    "Model",
     "ModelRunner",
     "Port",
     "Runner",
@@ -83,10 +84,10 @@ def one_line(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
-class ModelRunner(ABC):
+class Model(ABC):
     """A classifier from a file: one image input, and logits [n, classes] as its first output.
 
-    A backend opens the file and runs a batch; what is checked is checked here.
+    A backend opens the file; what is checked is checked here.
     """
 
     name: str
@@ -126,17 +127,13 @@ class ModelRunner(ABC):
         self.shape = tuple(sides)
         """The shape of an input; None is a side that may be any."""
         classes = logits.shape[1] if logits.shape is not None and len(logits.shape) == 2 else None
-        self.classes = self._count_classes() if classes is None else classes
+        self.classes = self.count_classes() if classes is None else classes
         if self.classes < 2:
             raise ModelError(path, f"it has {self.classes} class", "a classifier has at least two")
 
     @abstractmethod
     def open(self, content: bytes, lanes: int) -> tuple[Sequence[Port], Sequence[Port]]:
         """Get ready to run the model of these bytes; its inputs and its outputs."""
-
-    @abstractmethod
-    def infer(self, batch: NDArray[np.floating]) -> NDArray[np.floating]:
-        """The first output for a batch that the model takes, in its type. Many threads may call it at once."""
 
     def check_shape(self, shape: tuple[int, ...]) -> None:
         """Refuse inputs that the model does not take."""
@@ -145,6 +142,18 @@ class ModelRunner(ABC):
             want = " x ".join(str(side or "any") for side in self.shape)
             found = f"it takes inputs of {want}, and the data has {' x '.join(map(str, shape))}"
             raise ModelError(self.path, found, "use --resize and --crop, or other data")
+
+    def count_classes(self) -> int:
+        """The classes of a model that does not say them."""
+        raise ModelError(self.path, "it does not say its number of classes", "export it with a fixed one")
+
+
+class ModelRunner(Model):
+    """A classifier that takes batches of the host's memory: a backend runs them."""
+
+    @abstractmethod
+    def infer(self, batch: NDArray[np.floating]) -> NDArray[np.floating]:
+        """The first output for a batch that the model takes, in its type. Many threads may call it at once."""
 
     def run(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
         """The logits of each row. A batch of another size than the model's fixed one is cut and padded with zeros."""
@@ -171,7 +180,7 @@ class ModelRunner(ABC):
             raise RunError(f"{failed}; try a smaller --batch, or export the model again") from error
         return np.ascontiguousarray(logits, np.float32)
 
-    def _count_classes(self) -> int:
+    def count_classes(self) -> int:
         """The classes of a model that does not say them: it is asked."""
         if None in self.shape:
             problem = "neither its input nor its number of classes has a fixed size"
