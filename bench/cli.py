@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
+from ars.bench.report.command import report
 from ars.bench.timing import Ratio, Timings
 from ars.command_line import Group, version_option
 
@@ -19,6 +20,9 @@ from ars.command_line import Group, version_option
 @version_option
 def main() -> None:
     """Measure ARS on this machine, against what its users come from."""
+
+
+main.add_command(report)
 
 
 @main.command()
@@ -60,7 +64,7 @@ def overhead(rounds: int, batch: int, threads: int | None, as_json: bool) -> Non
     from ars.engine.devices.host import usable_cores
 
     threads = threads or usable_cores()
-    report = {}
+    networks = {}
     with tempfile.TemporaryDirectory() as folder:
         for network, shape in ((resnet20, (3, 32, 32)), (small_cnn, (1, 28, 28))):
             model = Path(folder) / f"{network.__name__}.onnx"
@@ -68,7 +72,7 @@ def overhead(rounds: int, batch: int, threads: int | None, as_json: bool) -> Non
             timings = time_overhead(model, shape, batch, threads, batches=BATCHES, rounds=rounds)
             draws = BATCHES * threads * batch
             ratios = [(ENGINE, bare, timings.ratio(ENGINE, bare)) for bare in (BARE, BARE_LANES)]
-            report[network.__name__] = {"batch": batch, "threads": threads} | _report(timings, ratios)
+            networks[network.__name__] = {"batch": batch, "threads": threads} | _report(timings, ratios)
             if not as_json:
                 title = f"{network.__name__}, batch {batch}, {threads} threads"
                 _print_table(
@@ -76,7 +80,7 @@ def overhead(rounds: int, batch: int, threads: int | None, as_json: bool) -> Non
                 )
                 _print_ratios(ratios, timings)
     if as_json:
-        click.echo(json.dumps(report, indent=2))
+        click.echo(json.dumps(networks, indent=2))
 
 
 @main.command()

@@ -1,0 +1,33 @@
+"""Files that a command writes: opened before the work, so that a bad path fails at once."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from ars.errors import FileError
+
+__all__ = ["open_output"]
+
+
+@contextmanager
+def open_output(path: Path) -> Iterator[TextIO]:
+    """A text file that takes its name, and the place of an older one, when all of it is written; `-` is stdout."""
+    if path == Path("-"):
+        yield sys.stdout
+        return
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(0, "it is a folder")
+        file = partial.open("w", encoding="utf-8")
+    except OSError as error:
+        raise FileError(path, f"it cannot be written ({error.strerror})", "give another path") from error
+    try:
+        with file:
+            yield file
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)

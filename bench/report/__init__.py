@@ -1,0 +1,1 @@
+"""`ars-bench report`: runs as one page that needs nothing else, and as figures."""

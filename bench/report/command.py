@@ -1,0 +1,37 @@
+"""The command `ars-bench report`."""
+
+from pathlib import Path
+
+import click
+
+from ars.command_line import Command
+from ars.errors import ArgumentError
+
+PATH = click.Path(path_type=Path)
+
+
+@click.command(cls=Command)
+@click.argument("runs", nargs=-1, required=True, type=PATH)
+@click.option("-o", "--output", type=PATH, default="report.html", show_default=True, help="The page; - is stdout.")
+@click.option("--data", "data", multiple=True, help="The runs' data, to show inputs. Again for more data.")
+@click.option("--noise", "noise", multiple=True, type=PATH, help="A noise generator or maps of a run. Again for more.")
+@click.option("--only", help='Show these inputs, like "3,17". Default: three of each run.')
+@click.option("--figures", type=PATH, help="Also write the figures here: SVG, PNG, PDF.")
+def report(
+    runs: tuple[Path, ...],
+    output: Path,
+    data: tuple[str, ...],
+    noise: tuple[Path, ...],
+    only: str | None,
+    figures: Path | None,
+) -> None:
+    """Make one self-contained page of run stores: curves, draws, times, inputs, and every certificate."""
+    from ars.bench.output import open_output
+    from ars.bench.report.write import write_report
+
+    if output.exists() and any(run.exists() and run.samefile(output) for run in runs):
+        raise ArgumentError("output", output, "it is one of the runs: give a file for the page")
+    with open_output(output) as page:
+        written = write_report(runs, page, data=data, noise=noise, only=only, figures=figures)
+    certificates = sum(run.summary.inputs for run in written)
+    click.echo(f"{output}: {certificates:,} certificates of {len(written)} runs; open it in a browser", err=True)

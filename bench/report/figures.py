@@ -1,0 +1,141 @@
+"""The figures of a report for a paper or a talk: SVG, PNG and PDF, from the same numbers as the page."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ars.bench.report.pictures import map_pictures, photograph
+from ars.bench.report.runs import Run, accuracy_curves, draw_histogram
+from ars.bench.report.strips import COPIES, Strips
+from ars.engine.certificate import format_radius
+from ars.errors import MissingPackage
+from ars.noise import NoiseKind
+
+try:
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+except ImportError as error:
+    raise MissingPackage("matplotlib", "report") from error
+
+__all__ = ["FORMATS", "write_figures"]
+
+FORMATS = ("svg", "png", "pdf")
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#b0568a", "#2f97cf", "#b07a00", "#4d4d4d")
+DASHES = ("-", "--", ":")
+STYLE: dict[Any, Any] = {
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e6e3dd",
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "svg.fonttype": "none",
+    "svg.hashsalt": "ars",
+    "pdf.fonttype": 42,
+}
+
+
+def write_figures(runs: Sequence[Run], strips: Sequence[Strips], folder: Path) -> list[Path]:
+    """Write each figure in each format into the folder; the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with mpl.rc_context(STYLE):
+        figures = _accuracy(runs) | {"draws": _draws(runs), "seconds": _seconds(runs)} | _inputs(runs, strips)
+        written = []
+        for name, figure in figures.items():
+            for form in FORMATS:
+                path = folder / f"{name}.{form}"
+                # Without a date the same runs give the same bytes.
+                dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form)
+                figure.savefig(path, dpi=200, metadata=dates)
+                written.append(path)
+    return written
+
+
+def _color(number: int) -> str:
+    return COLORS[number % len(COLORS)]
+
+
+def _plain(text: str) -> str:
+    """A name as it is: a dollar sign would begin mathematics."""
+    return text.replace("$", r"\$")
+
+
+def _new(width: float, height: float) -> Any:
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def _accuracy(runs: Sequence[Run]) -> dict[str, Any]:
+    figures = {}
+    for curves in accuracy_curves(runs):
+        figure = _new(6, 3.6)
+        axes = figure.subplots()
+        for number, shares in curves.shares.items():
+            dash = DASHES[number // len(COLORS) % len(DASHES)]
+            name = f"{_plain(runs[number].name)}, ACR {format_radius(runs[number].summary.average_certified_radius)}"
+            axes.plot(curves.radii, np.array(shares) * 100, color=_color(number), linestyle=dash, lw=1.8, label=name)
+        norm = curves.norm.removeprefix("l")
+        axes.set(xlabel=rf"$\ell_{norm}$ radius", ylabel="certified accuracy (%)", ylim=(0, 100))
+        axes.set_xlim(0, curves.radii[-1])
+        axes.legend(frameon=False)
+        figures[f"certified-accuracy-{curves.norm}"] = figure
+    return figures
+
+
+def _draws(runs: Sequence[Run]) -> Any:
+    histogram = draw_histogram(runs)
+    figure = _new(6, 0.9 + 1.1 * len(runs))
+    for number, axes in enumerate(figure.subplots(len(runs), 1, sharex=True, squeeze=False)[:, 0]):
+        average = runs[number].summary.draws / runs[number].summary.inputs
+        axes.stairs(histogram.counts[number], histogram.edges, fill=True, color=_color(number))
+        axes.set_title(f"{_plain(runs[number].name)}: {average:,.0f} draws on average")
+        axes.set(xscale="log", ylabel="inputs")
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+        axes.xaxis.set_minor_formatter("{x:,.0f}" if histogram.edges[-1] < 20 * histogram.edges[0] else "")
+    axes.set_xlabel("draws of an input")
+    return figure
+
+
+def _seconds(runs: Sequence[Run]) -> Any:
+    figure = _new(6, 0.7 + 0.4 * len(runs))
+    axes = figure.subplots()
+    values = [run.summary.seconds / run.summary.inputs for run in runs]
+    bars = axes.barh(range(len(runs)), values, color=[_color(number) for number in range(len(runs))], height=0.6)
+    axes.bar_label(bars, [f" {value:.3g} s" for value in values])
+    axes.set_yticks(range(len(runs)), [_plain(run.name) for run in runs])
+    axes.set(xlabel="seconds per sample", xlim=(0, 1.15 * max(values)))
+    axes.invert_yaxis()
+    axes.grid(False, axis="y")
+    return figure
+
+
+def _inputs(runs: Sequence[Run], strips: Sequence[Strips]) -> dict[str, Any]:
+    """The paper's Figure 2: a row for each shown input of the runs whose noise has maps."""
+    rows = [
+        (run, one)
+        for run, of_run in zip(runs, strips, strict=True)
+        for one in of_run.strips
+        if run.settings["kind"] != NoiseKind.ISOTROPIC
+    ]
+    if not rows:
+        return {}
+    heads = ["input", "mean map", "scale map", *["draw"] * COPIES, *["isotropic"] * COPIES]
+    figure = _new(1.05 * len(heads), 0.2 + 1.25 * len(rows))
+    cells = figure.subplots(len(rows), len(heads), squeeze=False)
+    for axes, head in zip(cells[0], heads, strict=True):
+        axes.set_title(head, fontsize=7, fontweight="normal", loc="center")
+    for line, (run, one) in zip(cells, rows, strict=True):
+        maps = map_pictures(one.mean, one.scale)
+        pictures = [photograph(one.x), maps.mean, maps.scale, *map(photograph, [*one.copies, *one.isotropic])]
+        notes = [f"input {one.record.idx}, {run.name}", f"±{maps.bound:.2g}", f"{maps.low:.3g} to {maps.high:.3g}"]
+        for axes, picture, note in zip(line, pictures, [*notes, *[""] * 2 * COPIES], strict=True):
+            axes.imshow(picture, interpolation="nearest")
+            axes.set(xticks=[], yticks=[])
+            axes.grid(False)
+            axes.spines[:].set_visible(False)
+            axes.set_xlabel(_plain(note), fontsize=6)
+    return {"inputs": figure}

@@ -1,0 +1,147 @@
+"""One HTML page that needs no other file and asks nobody for anything: style, script, data and pictures are inside.
+
+The policy in its head allows the one style and the one script by their hashes, and pictures from data addresses; so
+a name in the data can never become code, even if it slipped through as markup.
+"""
+
+import base64
+import datetime
+import hashlib
+import html
+import importlib.metadata
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ars.bench.report.pictures import map_pictures, photograph, png_address
+from ars.bench.report.runs import Run, accuracy_curves, draw_histogram
+from ars.bench.report.strips import Strip, Strips
+from ars.engine.certificate import format_radius
+
+__all__ = ["render_page"]
+
+_FOLDER = Path(__file__).with_name("page")
+_SCRIPTS = ("elements.js", "charts.js", "table.js", "page.js")
+
+
+def render_page(runs: Sequence[Run], strips: Sequence[Strips]) -> str:
+    """The page as text."""
+    style = (_FOLDER / "page.css").read_text()
+    script = "\n".join((_FOLDER / name).read_text() for name in _SCRIPTS)
+    policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data:"
+    title = "Certified robustness: " + ", ".join(run.name for run in runs)
+    parts = {
+        "policy": policy + "; base-uri 'none'; form-action 'none'",
+        "title": html.escape(title),
+        "style": style,
+        "script": script,
+        "data": _script_safe(json.dumps(_content(runs, strips), allow_nan=False, separators=(",", ":"))),
+    }
+    template = (_FOLDER / "page.html").read_text()
+    return re.sub(r"{{(\w+)}}", lambda match: parts[match[1]], template)
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _script_safe(text: str) -> str:
+    """JSON that no name in it can end early: within a script element only `</script` and `<!--` have a meaning."""
+    return text.replace("<", "\\u003c")
+
+
+def _content(runs: Sequence[Run], strips: Sequence[Strips]) -> dict[str, object]:
+    histogram = draw_histogram(runs)
+    curves = [{"norm": c.norm, "radii": c.radii, "shares": c.shares} for c in accuracy_curves(runs)]
+    return {
+        "version": importlib.metadata.version("ars"),
+        "made": datetime.datetime.now().astimezone().strftime("%Y-%m-%d %H:%M"),
+        "runs": [_run(run, of_run) for run, of_run in zip(runs, strips, strict=True)],
+        "accuracy": curves,
+        "draws": {"edges": histogram.edges, "counts": histogram.counts},
+    }
+
+
+def _run(run: Run, strips: Strips) -> dict[str, object]:
+    summary, first = run.summary, run.records[0].certificate
+    return {
+        "name": run.name,
+        "data": run.environment.get("data_name"),
+        "kind": run.settings["kind"],
+        "family": run.settings["family"],
+        "norm": run.norm,
+        "scope": run.scope.value,
+        "alpha": first.alpha,
+        "stopping": run.settings["stopping"],
+        "n0": first.n0,
+        "n": run.settings["n"],
+        "inputs": summary.inputs,
+        "labelled": summary.labelled,
+        "abstained": summary.abstained,
+        "correct": sum(record.correct is True for record in run.records),
+        "nobody": summary.nobody,
+        "acr": format_radius(summary.average_certified_radius),
+        "volume": format_radius(run.average_volume_radius),
+        "draws": summary.draws / summary.inputs,
+        "seconds": summary.seconds / summary.inputs,
+        "deviation": run.seconds_deviation,
+        "rate": summary.draws / max(summary.seconds, 1e-9),
+        "classes": run.classes,
+        "settings": _words(run.settings),
+        "environment": _words(run.environment),
+        "strips": [_strip(run, strip) for strip in strips.strips],
+        "missing": strips.missing,
+        "records": _records(run),
+    }
+
+
+def _words(facts: Mapping[str, object]) -> dict[str, str]:
+    return {name: "none" if value is None else str(value) for name, value in facts.items()}
+
+
+def _records(run: Run) -> dict[str, list[object]]:
+    """The table by columns. Radii are given as numbers to sort by, and as texts that are rounded down."""
+    columns: dict[str, list[object]] = {name: [] for name in _COLUMNS}
+    for record in run.records:
+        certificate = record.certificate
+        row = (
+            record.idx,
+            record.label,
+            certificate.predicted,
+            certificate.radius if np.isfinite(certificate.radius) else None,
+            format_radius(certificate.radius),
+            format_radius(certificate.p_a, 4),
+            float(f"{certificate.sigma_min:.4g}"),
+            format_radius(certificate.volume_radius),
+            record.draws,
+            float(f"{record.seconds:.4g}"),
+        )
+        for name, value in zip(_COLUMNS, row, strict=True):
+            columns[name].append(value)
+    return columns
+
+
+_COLUMNS = ("idx", "label", "predict", "radius", "printed", "p_a", "sigma_min", "volume", "draws", "seconds")
+
+
+def _strip(run: Run, strip: Strip) -> dict[str, object]:
+    record, certificate = strip.record, strip.record.certificate
+    maps = map_pictures(strip.mean, strip.scale)
+    return {
+        "idx": record.idx,
+        "label": None if record.label is None else run.class_name(record.label),
+        "answer": None if certificate.abstained else run.class_name(certificate.predicted),
+        "correct": record.correct,
+        "radius": format_radius(certificate.radius),
+        "image": png_address(photograph(strip.x)),
+        "mean": png_address(maps.mean),
+        "meanBound": f"{maps.bound:.2g}",
+        "scale": png_address(maps.scale),
+        "scaleRange": [f"{maps.low:.3g}", f"{maps.high:.3g}"],
+        "smallest": f"{float(strip.scale.min()):.3g}",
+        "copies": [png_address(photograph(copy)) for copy in strip.copies],
+        "isotropic": [png_address(photograph(copy)) for copy in strip.isotropic],
+    }

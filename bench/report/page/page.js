@@ -1,0 +1,102 @@
+// Puts the page together from the data inside it.
+const DATA = JSON.parse(byId("data").textContent);
+const RUNS = DATA.runs;
+
+const KINDS = { isotropic: "isotropic noise", dataset: "one noise map for all inputs", input: "noise made for each input" };
+const sum = (values) => values.reduce((total, value) => total + value, 0);
+const unique = (values) => [...new Set(values)];
+
+function lead() {
+  const data = unique(RUNS.map((run) => run.data).filter(Boolean)), alphas = unique(RUNS.map((run) => run.alpha));
+  const certified = sum(RUNS.map((run) => run.inputs - run.abstained)), all = sum(RUNS.map((run) => run.inputs));
+  const sure = alphas.map((alpha) => Number((100 * (1 - alpha)).toPrecision(12)) + " %").join(" or ");
+  return `${whole(all)} certificates${data.length ? " on " + data.join(", ") : ""}, in ${RUNS.length === 1 ? "one run" : RUNS.length + " runs"}; ${whole(certified)} of them hold a radius. `
+    + `Inside that radius no perturbation changes the smoothed classifier’s answer, with a confidence of ${sure} for each input.`;
+}
+
+function card(run, number) {
+  const fact = (name, value, after) => element("div", {}, element("dt", {}, name), element("dd", {}, value, after && element("small", {}, " " + after)));
+  return element("article", { class: "card " + seriesClass(number) },
+    element("h3", {}, swatch(number), run.name),
+    element("p", { class: "kind" }, `${run.family}, ${KINDS[run.kind] || run.kind} · scope ${run.scope} · ${run.stopping} stopping`),
+    element("dl", { class: "facts" },
+      run.labelled ? fact(`average certified radius (${run.norm.replace("l", "ℓ")})`, run.acr) : fact("inputs without labels", whole(run.inputs - run.labelled)),
+      run.labelled ? fact("certified and right", percent(run.correct / run.labelled)) : null,
+      fact("draws an input", whole(run.draws), run.draws < run.n0 + run.n ? `of ${whole(run.n0 + run.n)}` : ""),
+      fact("a sample", short(run.seconds), "s"),
+      fact("abstained", whole(run.abstained), `of ${whole(run.inputs)}`),
+      fact("a second", whole(run.rate), "draws")),
+    run.nobody ? element("p", { class: "note" }, `${whole(run.nobody)} draws had logits that are not finite and voted for nobody.`) : null);
+}
+
+// The rows of one input: its noise in each run, and for noise with maps the same noise with one scale everywhere.
+function stripRows(number, one) {
+  const run = RUNS[number];
+  const picture = (source, name, ...more) => element("figure", { class: more.length ? "map" : null }, element("img", { src: source, alt: `${name} of input ${one.idx}, ${run.name}` }), element("figcaption", {}, name, ...more));
+  const ramp = (kind, low, high) => [element("span", { class: "ramp " + kind }), element("span", { class: "ends" }, element("span", {}, low), element("span", {}, high))];
+  const outcome = one.answer === null ? "abstained" : one.correct === false ? "wrong" : "right";
+  const answer = one.answer === null ? "abstained" : `${outcome === "wrong" ? "✗ " : ""}${one.answer}, radius ${one.radius}`;
+  const about = (...lines) => element("div", { class: "about" }, ...lines);
+  const words = (text) => element("p", { class: "fine" }, text);
+  const blank = element("div", { class: "blank" }), sigma = "σ\u00a0=\u00a0" + one.smallest;
+  const who = [element("h4", {}, swatch(number), run.name), element("p", { class: outcome }, answer)];
+  const copies = one.copies.map((copy, i) => picture(copy, `draw ${i + 1}`));
+  if (run.kind === "isotropic") return [about(...who, words(`isotropic, ${sigma}`)), blank, copies];
+  return [about(...who), picture(one.mean, "mean map", ramp("diverging", "−" + one.meanBound, "+" + one.meanBound)),
+    picture(one.scale, "scale map", ramp("sequential", ...one.scaleRange)), copies,
+    about(words(`the same noise, isotropic with ${sigma}`)), blank, one.isotropic.map((copy, i) => picture(copy, `isotropic ${i + 1}`))];
+}
+
+function strips() {
+  const inputs = new Map();
+  RUNS.forEach((run, number) => run.strips.forEach((one) => {
+    const key = run.settings.data + " " + one.idx;
+    inputs.set(key, [...(inputs.get(key) || []), [number, one]]);
+  }));
+  const shown = [...inputs.values()].map((rows) => {
+    const [, first] = rows[0];
+    return element("article", { class: "strip" },
+      element("header", {}, element("img", { src: first.image, alt: `input ${first.idx}` }), element("h3", {}, `Input ${first.idx}`, first.label === null ? null : element("small", {}, first.label))),
+      element("div", { class: "pictures" }, rows.map(([number, one]) => stripRows(number, one))));
+  });
+  return [...shown, ...RUNS.filter((run) => run.missing).map((run) => element("p", { class: "note" }, `${run.name}: ${run.missing}`))];
+}
+
+const SCOPES = {
+  global: ["Scope global", "The noise is the same at every input, so the certificate speaks of the classifier that you deploy."],
+  frozen: ["Scope frozen", "The noise maps were made for this input. The certificate speaks of the classifier whose noise is frozen at these maps: "
+    + "the theorems hold for noise that does not depend on the input. At a perturbed input the generator may make other maps, and of that classifier this says nothing."],
+};
+
+function guarantee() {
+  const norms = unique(RUNS.map((run) => run.norm.replace("l", "ℓ"))).join(" and ");
+  return [
+    element("p", {}, `For each input, with probability at least 1 − α over the draws, the smoothed classifier gives the same answer for every perturbation whose ${norms} norm is below the radius; and for every perturbation inside the region ‖δ/σ‖ < K, of which the ball of that radius is a part. Where the votes do not prove this, the certificate abstains and claims nothing.`),
+    element("dl", {}, unique(RUNS.map((run) => run.scope)).flatMap((scope) => [element("dt", {}, SCOPES[scope][0]), element("dd", {}, `${SCOPES[scope][1]} Here: ${RUNS.filter((run) => run.scope === scope).map((run) => run.name).join(", ")}.`)])),
+    element("p", {}, "The probability is over the noise, one input at a time; among many inputs a share of about α may be wrong. A certificate belongs to the model file that voted, at its precision; its hash is below. It says that the answer is constant, not that it is right."),
+  ];
+}
+
+function settings() {
+  const names = (part) => unique(RUNS.flatMap((run) => Object.keys(run[part])));
+  const rows = (part) => names(part).map((name) => {
+    const values = RUNS.map((run) => run[part][name] === undefined ? "–" : run[part][name]);
+    return element("tr", { class: unique(values).length > 1 ? "differs" : null }, element("th", { scope: "row" }, name), values.map((value) => element("td", {}, value)));
+  });
+  const one = (caption, part) => element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, element("table", {}, element("caption", {}, caption),
+    element("thead", {}, element("tr", {}, element("th", { scope: "col" }, ""), RUNS.map((run, number) => element("th", { scope: "col" }, swatch(number), run.name)))), element("tbody", {}, rows(part))));
+  return [one("What decides the certificates", "settings"), element("p", {}), one("Where the run happened", "environment")];
+}
+
+byId("lead").textContent = lead();
+byId("cards").append(...RUNS.map(card));
+const unlabelled = RUNS.filter((run) => !run.labelled).map((run) => run.name);
+byId("accuracy").append(...DATA.accuracy.flatMap((curves) => accuracyChart(curves, RUNS)),
+  ...(unlabelled.length ? [element("p", { class: "note" }, `Without labels there is no accuracy: ${unlabelled.join(", ")}.`)] : []));
+byId("strips").append(...strips());
+byId("draws").append(...drawsChart(DATA.draws, RUNS));
+byId("seconds").append(...barChart("Seconds per sample", "s", RUNS.map((run, number) => ({ name: run.name, value: run.seconds, deviation: run.deviation, series: number, note: `${whole(run.rate)} draws/s` }))));
+certificateTable(RUNS);
+byId("guarantee").append(...guarantee());
+byId("settings").append(...settings());
+byId("made").textContent = `Made by ARS ${DATA.version} on ${DATA.made}. This page needs no network: its data, pictures and script are inside.`;

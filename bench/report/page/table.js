@@ -1,0 +1,96 @@
+// The table of certificates: filters, sorting and pages over all runs, with one page of rows in the document at a time.
+const PAGE_ROWS = 50;
+
+function certificateRows(runs) {
+  return runs.flatMap((run, number) => {
+    const columns = run.records, named = (label) => label === null ? "" : run.classes && run.classes[label] !== undefined ? run.classes[label] : String(label);
+    return columns.idx.map((idx, i) => {
+      const abstained = columns.predict[i] === -1, label = columns.label[i];
+      const outcome = abstained ? "abstained" : label === null ? "certified" : label === columns.predict[i] ? "right" : "wrong";
+      return { number, run: run.name, idx, label: named(label), predict: abstained ? "abstained" : named(columns.predict[i]), outcome,
+        radius: columns.radius[i] === null ? Infinity : columns.radius[i], printed: columns.printed[i], p_a: Number(columns.p_a[i]), p_aText: columns.p_a[i],
+        sigma_min: columns.sigma_min[i], volume: Number(columns.volume[i]), volumeText: columns.volume[i], draws: columns.draws[i], seconds: columns.seconds[i] };
+    });
+  });
+}
+
+function certificateTable(runs) {
+  const rows = certificateRows(runs), several = runs.length > 1;
+  const farthest = Math.max(...rows.map((row) => row.radius), 1e-9);
+  const mark = { right: "✓ right", wrong: "✗ wrong", abstained: "– abstained", certified: "certified" };
+  const columns = [
+    ["idx", "input", (row) => whole(row.idx)],
+    several && ["run", "run", (row) => [swatch(row.number), row.run]],
+    ["label", "label", (row) => row.label],
+    ["predict", "answer", (row) => row.predict],
+    ["outcome", "outcome", (row) => element("span", { class: row.outcome }, mark[row.outcome])],
+    ["radius", "radius", (row) => {
+      const bar = element("i", {});
+      bar.style.width = 100 * row.radius / farthest + "%";
+      return [element("span", { class: "radius-bar " + seriesClass(row.number), "aria-hidden": "true" }, bar), row.printed];
+    }],
+    ["p_a", "pA ≥", (row) => row.p_aText],
+    ["sigma_min", "min σ", (row) => String(row.sigma_min)],
+    ["volume", "volume radius", (row) => row.volumeText],
+    ["draws", "draws", (row) => whole(row.draws)],
+    ["seconds", "seconds", (row) => short(row.seconds)],
+  ].filter(Boolean);
+  const words = new Set(["run", "label", "predict", "outcome"]);
+  const state = { sort: "idx", down: false, page: 0 };
+
+  const option = (value, text) => element("option", { value }, text);
+  const search = element("input", { type: "search", name: "class", placeholder: "class or input" });
+  const outcome = element("select", { name: "outcome" }, option("", "all"), ...Object.keys(mark).filter((kind) => rows.some((row) => row.outcome === kind)).map((kind) => option(kind, kind)));
+  const run = element("select", { name: "run" }, option("", "all"), ...runs.map((one, number) => option(String(number), one.name)));
+  const least = element("input", { type: "number", name: "radius", min: "0", step: "any", inputmode: "decimal", placeholder: "0" });
+  const reset = element("button", { type: "reset" }, "Clear");
+  const field = (name, control) => element("label", {}, name, control);
+  byId("filters").append(field("Class or input number", search), field("Outcome", outcome),
+    ...(several ? [field("Run", run)] : []), field("Radius at least", least), reset);
+
+  const heads = columns.map(([key, name]) => element("th", { scope: "col", class: words.has(key) ? "left" : null },
+    element("button", { type: "button", "data-sort": key, onclick: () => {
+      state.down = state.sort === key ? !state.down : !words.has(key) && key !== "idx";
+      Object.assign(state, { sort: key, page: 0 });
+      show();
+    } }, name)));
+  const body = element("tbody", {});
+  byId("table").append(element("table", {}, element("caption", {}, "Certificates, a row for each input"), element("thead", {}, element("tr", {}, heads)), body));
+  const turn = (by) => () => { state.page += by; show(); };
+  const previous = element("button", { type: "button", onclick: turn(-1) }, "← Previous");
+  const next = element("button", { type: "button", onclick: turn(1) }, "Next →");
+  const where = element("span", {});
+  byId("pages").append(previous, where, next);
+
+  function chosen() {
+    const text = search.value.trim().toLowerCase(), radius = Number(least.value) || 0;
+    return rows.filter((row) => (!outcome.value || row.outcome === outcome.value)
+      && (!run.value || row.number === Number(run.value)) && row.radius >= radius
+      && (!text || String(row.idx) === text || row.label.toLowerCase().includes(text) || row.predict.toLowerCase().includes(text)));
+  }
+
+  function show() {
+    const found = chosen(), key = state.sort, sign = state.down ? -1 : 1;
+    const compare = words.has(key) ? (a, b) => a[key].localeCompare(b[key], "en", { numeric: true }) : (a, b) => a[key] - b[key];
+    found.sort((a, b) => sign * compare(a, b) || a.idx - b.idx || a.number - b.number);
+    const pages = Math.max(1, Math.ceil(found.length / PAGE_ROWS));
+    state.page = Math.min(state.page, pages - 1);
+    const first = state.page * PAGE_ROWS, shown = found.slice(first, first + PAGE_ROWS);
+    body.replaceChildren(...shown.map((row) => element("tr", {}, columns.map(([name, , content]) => element("td", { class: words.has(name) ? "left" : null }, content(row))))));
+    heads.forEach((head, i) => {
+      if (columns[i][0] === key) head.setAttribute("aria-sort", state.down ? "descending" : "ascending");
+      else head.removeAttribute("aria-sort");
+    });
+    byId("status").textContent = found.length ? `${whole(first + 1)} to ${whole(first + shown.length)} of ${whole(found.length)} certificates` + (found.length < rows.length ? `, out of ${whole(rows.length)}` : "") : "No certificate fits these filters.";
+    where.textContent = `page ${whole(state.page + 1)} of ${whole(pages)}`;
+    previous.disabled = state.page === 0;
+    next.disabled = state.page === pages - 1;
+    byId("pages").hidden = pages === 1;
+  }
+
+  const filters = byId("filters"), restart = () => { state.page = 0; show(); };
+  for (const kind of ["input", "change"]) filters.addEventListener(kind, restart);
+  filters.addEventListener("submit", (event) => event.preventDefault());
+  filters.addEventListener("reset", () => setTimeout(restart));
+  show();
+}

@@ -1,0 +1,68 @@
+"""Images and maps as small PNG files, inside the page as data addresses."""
+
+import base64
+import io
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+__all__ = ["MapPictures", "map_pictures", "photograph", "png_address"]
+
+Pixels = NDArray[np.uint8]
+
+# Anchors of two colour maps that keep their order in grey and for colour-blind eyes: viridis, and blue to red by white.
+SEQUENTIAL = np.array([(68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231, 37)], np.float32)
+DIVERGING = np.array([(5, 48, 97), (67, 147, 195), (247, 247, 247), (214, 96, 77), (103, 0, 31)], np.float32)
+
+
+def photograph(x: NDArray[np.float32]) -> Pixels:
+    """An input, channels first, as it looks: values outside of [0, 1] are cut off. Odd shapes become a square."""
+    if x.ndim == 3 and x.shape[0] == 3:
+        return _bytes(x.transpose(1, 2, 0))
+    return _bytes(np.repeat(_plane(x)[..., None], 3, axis=2))
+
+
+@dataclass(frozen=True)
+class MapPictures:
+    """The noise maps of an input in colour, channels averaged, and the values at the ends of the colours."""
+
+    mean: Pixels
+    bound: float
+    """The mean's colours go from -bound to bound."""
+    scale: Pixels
+    low: float
+    high: float
+
+
+def map_pictures(mean: NDArray[np.float32], scale: NDArray[np.float32]) -> MapPictures:
+    mean, scale = _plane(mean), _plane(scale)
+    bound, low, high = float(abs(mean).max()), float(scale.min()), float(scale.max())
+    return MapPictures(_color(mean, -bound, bound, DIVERGING), bound, _color(scale, low, high, SEQUENTIAL), low, high)
+
+
+def _color(values: NDArray[np.float32], low: float, high: float, anchors: NDArray[np.float32]) -> Pixels:
+    positions = (values - low) / max(high - low, 1e-12) * (len(anchors) - 1)
+    steps = np.arange(len(anchors))
+    return np.stack([np.interp(positions, steps, anchors[:, c]) for c in range(3)], axis=-1).astype(np.uint8)
+
+
+def _plane(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The values as height x width: the mean over channels, or, of what is no image, rows of about the same length."""
+    if x.ndim == 3:
+        return np.asarray(x.mean(axis=0), np.float32)
+    if x.ndim == 2:
+        return x
+    side = int(np.ceil(np.sqrt(x.size)))
+    return np.pad(x.ravel(), (0, side * side - x.size)).reshape(side, side)
+
+
+def png_address(pixels: Pixels) -> str:
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+
+
+def _bytes(x: NDArray[np.float32]) -> Pixels:
+    return np.round(np.clip(x, 0, 1) * 255).astype(np.uint8)

@@ -1,0 +1,58 @@
+"""From run stores to a page and its figures."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TextIO
+
+from ars.bench.report.page import render_page
+from ars.bench.report.runs import Run, read_runs
+from ars.bench.report.strips import Strips, choose_inputs, make_strips
+from ars.data import Dataset, open_data, select
+from ars.data.pixels import file_sha256
+from ars.errors import ArgumentError, ModelError
+
+__all__ = ["write_report"]
+
+
+def write_report(
+    paths: Sequence[Path],
+    page: TextIO,
+    *,
+    data: Sequence[str] = (),
+    noise: Sequence[Path] = (),
+    only: str | None = None,
+    figures: Path | None = None,
+) -> list[Run]:
+    """Write the page of these runs, and into the folder `figures`, if one is given, the same as figures."""
+    runs = read_runs(paths)
+    strips = strips_of(runs, [open_data(spec) for spec in data], noise, only)
+    if figures is not None:
+        from ars.bench.report.figures import write_figures
+
+        write_figures(runs, strips, figures)
+    page.write(render_page(runs, strips))
+    return runs
+
+
+def strips_of(
+    runs: Sequence[Run], sources: Sequence[Dataset], noise_files: Sequence[Path], only: str | None
+) -> list[Strips]:
+    """The strips of each run. What is given and belongs to no run is refused: it is a mistake."""
+    for source in sources:
+        if source.fingerprint() not in [run.settings["data"] for run in runs]:
+            raise ArgumentError("data", source.name, "no run was made with it as it is now")
+    for path in noise_files:
+        if not path.exists():
+            raise ModelError(path, "there is no such file", "give the noise generator or the maps of a run")
+        if file_sha256(path) not in [run.settings.get("maps") or run.settings.get("generator") for run in runs]:
+            raise ModelError(path, "no run was made with it as it is now", "give the file that the run was made with")
+    strips = []
+    for run in runs:
+        if only is None:
+            chosen = choose_inputs([other for other in runs if other.settings["data"] == run.settings["data"]])
+        else:
+            chosen = select(2**32, only=only)
+        strips.append(make_strips(run, chosen, sources, noise_files))
+    if only is not None and not any(of_run.strips or of_run.missing for of_run in strips):
+        raise ArgumentError("only", only, "none of them is certified in these runs")
+    return strips

@@ -1,0 +1,194 @@
+"""The page in a real browser: charts, filters, sorting, phone width, and nothing that leaves the page."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from ars.bench.report.page import render_page
+from ars.bench.report.runs import read_runs
+from ars.bench.report.strips import Strips
+from ars.bench.report.write import strips_of
+from ars.data import open_data
+from ars.engine.summary import summarize
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+
+pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="Chromium and its driver are not installed")
+
+EVIL = "<script>window.broken = true</script>"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    from selenium.webdriver import Chrome, ChromeOptions, ChromeService
+
+    options = ChromeOptions()
+    options.binary_location = CHROMIUM
+    for argument in ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage", "window-size=1200,900"):
+        options.add_argument(f"--{argument}")
+    options.add_argument(f"--user-data-dir={tmp_path_factory.mktemp('profile')}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = Chrome(options, ChromeService(DRIVER))
+    driver.set_page_load_timeout(120)
+    driver.set_script_timeout(60)
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def page(browser, run_folder, tmp_path_factory):
+    """The page of two runs, one of them with 10,000 inputs and with names that are markup, open in the browser."""
+    runs = read_runs([run_folder / "isotropic.sqlite", run_folder / "generated.sqlite"])
+    strips = strips_of(runs, [open_data(str(run_folder / "data.npz"))], [run_folder / "noise.onnx"], None)
+    many = tuple(replace(runs[0].records[i % 60], idx=i, draws=100 + i) for i in range(10_000))
+    runs[0] = replace(runs[0], records=many, summary=summarize(many), classes=[EVIL, "b", "c"], name=EVIL)
+    file = tmp_path_factory.mktemp("page") / "report.html"
+    file.write_text(render_page(runs, strips), encoding="utf-8")
+    browser.get(file.as_uri())
+    wait_for(browser, "return document.querySelectorAll('#seconds rect').length > 0")
+    return browser
+
+
+def wait_for(browser, script):
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    WebDriverWait(browser, 60).until(lambda driver: driver.execute_script(script))
+
+
+def count(page, selector):
+    return page.execute_script("return document.querySelectorAll(arguments[0]).length", selector)
+
+
+def column(page, number):
+    script = (
+        "return [...document.querySelectorAll(`#table tbody td:nth-child(${arguments[0]})`)].map(c => c.textContent)"
+    )
+    return page.execute_script(script, number)
+
+
+def numbers(texts):
+    return [float(text.replace(",", "")) for text in texts]
+
+
+def test_the_charts_are_drawn_with_their_descriptions_and_tables(page):
+    assert count(page, "#accuracy svg path.curve") >= 2
+    assert count(page, "#draws svg rect.bar") > 2
+    assert count(page, "#seconds svg rect.bar") == 2
+    assert count(page, "figure.chart svg[role=img] > title") == count(page, "figure.chart") == 3
+    assert count(page, "figure.chart svg[role=img] > desc") == 3
+    assert count(page, "table") == count(page, "table > caption")
+    shown = page.execute_script("return [...document.querySelectorAll('#strips img')].map(i => i.naturalWidth)")
+    assert len(shown) > 20
+    assert min(shown) > 0, "every picture is decoded"
+
+
+def test_names_that_are_markup_are_shown_as_text(page):
+    assert not page.execute_script("return window.broken")
+    assert page.execute_script("return document.querySelector('#cards h3').textContent") == EVIL
+    assert count(page, "body script") == 2
+
+
+def test_columns_sort_by_click_and_by_keyboard(page):
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+
+    draws = page.find_element(By.CSS_SELECTOR, "[data-sort=draws]")
+    draws.click()
+    assert draws.find_element(By.XPATH, "..").get_attribute("aria-sort") == "descending"
+    assert numbers(column(page, 10))[:2] == [10_099, 10_098]
+    draws.send_keys(Keys.ENTER)
+    assert draws.find_element(By.XPATH, "..").get_attribute("aria-sort") == "ascending"
+    assert numbers(column(page, 10))[0] == 100
+    page.find_element(By.CSS_SELECTOR, "[data-sort=idx]").click()
+    assert count(page, "#table th[aria-sort]") == 1
+    assert numbers(column(page, 1))[:3] == [0, 0, 1]
+
+
+def test_filters_choose_rows_and_say_how_many(page):
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.support.ui import Select
+
+    def expect(status):
+        wait_for(page, f"return document.getElementById('status').textContent.startsWith({json.dumps(status)})")
+
+    expect("1 to 50 of 10,060 certificates")
+    assert count(page, "#table tbody tr") == 50, "one page of rows at a time"
+    page.find_element(By.XPATH, "//nav[@id='pages']/button[2]").click()
+    expect("51 to 100 of")
+    Select(page.find_element(By.NAME, "outcome")).select_by_value("wrong")
+    expect("1 to 50 of")
+    assert set(column(page, 5)) == {"✗ wrong"}
+    Select(page.find_element(By.NAME, "run")).select_by_value("1")
+    expect("1 to 5 of 5 certificates, out of 10,060")
+    assert set(column(page, 2)) == {"generated"}
+    page.find_element(By.NAME, "radius").send_keys("99")
+    expect("No certificate fits these filters.")
+    page.find_element(By.CSS_SELECTOR, "#filters button[type=reset]").click()
+    expect("1 to 50 of 10,060 certificates")
+    page.find_element(By.NAME, "class").send_keys("9999")
+    expect("1 to 1 of 1 ")
+    assert column(page, 1) == ["9,999"]
+    page.find_element(By.CSS_SELECTOR, "#filters button[type=reset]").click()
+    expect("1 to 50 of 10,060 certificates")
+
+
+def test_the_curve_is_read_with_the_arrow_keys(page):
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+
+    chart = page.find_element(By.CSS_SELECTOR, "#accuracy svg.drawing")
+    chart.send_keys(Keys.HOME)
+    reading = page.find_element(By.CSS_SELECTOR, "#accuracy .reading").text
+    assert "at radius 0.00" in reading
+    assert "generated" in reading
+    chart.send_keys(Keys.ARROW_RIGHT)
+    assert page.find_element(By.CSS_SELECTOR, "#accuracy .reading").text != reading
+
+
+@pytest.mark.parametrize("width", [360, 768, 1200])
+def test_the_page_never_scrolls_sideways(page, width):
+    metrics = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500}
+    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        wait_for(page, f"return innerWidth === {width}")
+        wait_for(page, "return document.documentElement.scrollWidth <= innerWidth")
+    finally:
+        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_dark_mode_and_print_change_the_colours(page):
+    colour = "return getComputedStyle(document.documentElement).backgroundColor"
+    seen = set()
+    for media, scheme in (("screen", "light"), ("screen", "dark"), ("print", "light")):
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
+        seen.add(page.execute_script(colour))
+        hidden = page.execute_script("return getComputedStyle(document.getElementById('filters')).display === 'none'")
+        assert hidden == (media == "print")
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
+    assert len(seen) == 3
+
+
+def test_nothing_is_logged_and_no_request_leaves_the_page(page):
+    assert page.get_log("browser") == []
+    events = [json.loads(entry["message"])["message"] for entry in page.get_log("performance")]
+    sent = [event["params"] for event in events if event["method"] == "Network.requestWillBeSent"]
+    from_page = [one["request"]["url"] for one in sent if one["documentURL"] == page.current_url]
+    assert from_page[0] == page.current_url
+    assert [url for url in from_page[1:] if not url.startswith("data:")] == []
+    outside = ("http", "ws", "ftp")  # the browser's own start page asks only itself, by chrome: addresses
+    assert [one["request"]["url"] for one in sent if one["request"]["url"].startswith(outside)] == []
+
+
+def test_runs_without_labels_have_a_page_too(browser, run_folder, tmp_path):
+    (run,) = read_runs([run_folder / "isotropic.sqlite"])
+    records = tuple(replace(record, label=None) for record in run.records)
+    file = tmp_path / "page.html"
+    file.write_text(render_page([replace(run, records=records, summary=summarize(records))], [Strips(())]))
+    browser.get(file.as_uri())
+    assert "Without labels there is no accuracy" in browser.page_source
+    assert count(browser, "#table tbody tr") == 50
+    assert browser.get_log("browser") == []

@@ -1,0 +1,193 @@
+"""`ars-bench report`: the numbers are those of the stores, names stay text, and bad input is one sentence."""
+
+import html
+import json
+import re
+import sqlite3
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from ars.bench.cli import main
+from ars.bench.report.page import render_page
+from ars.bench.report.runs import accuracy_curves, draw_histogram, read_runs
+from ars.bench.report.strips import Strips
+from ars.bench.report.write import strips_of
+from ars.data import open_data
+from ars.engine.store import Store
+
+
+def report(*arguments):
+    return CliRunner().invoke(main, ["report", *map(str, arguments)])
+
+
+def refused(result, *parts):
+    assert result.exit_code == 2, result.output
+    assert "Traceback" not in result.output
+    for part in parts:
+        assert part in result.stderr
+
+
+def content(page):
+    """The data inside a page."""
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)[1])
+
+
+def rows(store, query):
+    database = sqlite3.connect(store)
+    try:
+        return database.execute(query).fetchall()
+    finally:
+        database.close()
+
+
+def test_the_curves_are_those_of_the_stores(runs):
+    (curves,) = accuracy_curves(read_runs(runs))
+    assert (curves.norm, list(curves.shares)) == ("l2", [0, 1])
+    for number, store in enumerate(runs):
+        right = rows(store, "SELECT label, predict, radius FROM certificates")
+        for radius, share in zip(curves.radii, curves.shares[number], strict=True):
+            assert share == sum(a == b and found >= radius for a, b, found in right) / len(right)
+        assert curves.shares[number][-1] == 0
+        assert 0 < curves.shares[number][0] < 1
+
+
+def test_the_histogram_counts_every_input_once(runs):
+    histogram = draw_histogram(read_runs(runs))
+    for number, store in enumerate(runs):
+        draws = np.array([draws for (draws,) in rows(store, "SELECT draws FROM certificates")])
+        inside = [
+            np.sum((draws >= low) & (draws < high))
+            for low, high in zip(histogram.edges, histogram.edges[1:], strict=False)
+        ]
+        assert histogram.counts[number] == inside
+        assert sum(histogram.counts[number]) == 60
+
+
+def test_inputs_with_different_draws_fall_into_bins_of_equal_width_on_a_logarithmic_axis(runs):
+    (run, _) = read_runs(runs)
+    records = tuple(replace(record, draws=100 * 10 ** (number % 4)) for number, record in enumerate(run.records))
+    histogram = draw_histogram([replace(run, records=records)])
+    assert np.allclose(np.diff(np.log10(histogram.edges)), 3 / 24)
+    assert [count for count in histogram.counts[0] if count] == [15, 15, 15, 15]
+
+
+def test_the_page_has_the_figures_of_the_stores(runs, tmp_path):
+    result = report(*runs, "-o", tmp_path / "page.html")
+    assert result.exit_code == 0, result.output
+    for shown, store in zip(content((tmp_path / "page.html").read_text())["runs"], runs, strict=True):
+        found = rows(store, "SELECT label, predict, radius, K * sigma_geomean, draws, seconds FROM certificates")
+        right = [row for row in found if row[0] == row[1]]
+        assert 0 <= sum(row[2] for row in right) / len(found) - float(shown["acr"]) < 0.001, "rounded down"
+        assert 0 <= sum(row[3] for row in right) / len(found) - float(shown["volume"]) < 0.001
+        assert shown["draws"] == sum(row[4] for row in found) / len(found)
+        assert shown["seconds"] == pytest.approx(sum(row[5] for row in found) / len(found))
+        assert (shown["inputs"], shown["correct"]) == (60, len(right))
+        assert shown["records"]["radius"] == [row[2] for row in found]
+        assert all(float(text) <= row[2] for text, row in zip(shown["records"]["printed"], found, strict=True))
+        assert shown["settings"]["seed"] == "0"
+
+
+def test_the_copies_are_the_draws_that_were_counted(runs, run_folder):
+    (isotropic, generated) = read_runs(runs)
+    data = open_data(str(run_folder / "data.npz"))
+    shown = strips_of([isotropic, generated], [data], [run_folder / "noise.onnx"], None)
+    assert [strip.record.idx for strip in shown[0].strips] == [strip.record.idx for strip in shown[1].strips]
+    one = shown[1].strips[0]
+    x = data[one.record.idx].x
+    assert np.array_equal(one.scale, np.abs(x) + np.float32(0.1))
+    noise = (one.copies - x - one.mean) / one.scale
+    assert np.allclose((one.isotropic - x) / one.scale.min(), noise, atol=1e-3), "the same noise with one scale"
+    assert np.allclose((shown[0].strips[0].copies - x) / 0.25, noise, atol=1e-3), "the same input and seed"
+
+
+def test_without_the_data_the_page_says_what_to_give(runs, run_folder):
+    stores = read_runs(runs)
+    missing = [shown.missing for shown in strips_of(stores, [], [], None)]
+    assert all("--data" in words for words in missing)
+    shown = strips_of(stores, [open_data(str(run_folder / "data.npz"))], [], None)
+    assert shown[0].missing is None
+    assert "--noise" in shown[1].missing
+
+
+def test_inputs_can_be_chosen(runs, run_folder):
+    shown = strips_of(read_runs(runs), [open_data(str(run_folder / "data.npz"))], [run_folder / "noise.onnx"], "7,3")
+    assert [strip.record.idx for strip in shown[1].strips] == [7, 3]
+
+
+EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>"
+
+
+def test_names_stay_text(runs, tmp_path):
+    path = tmp_path / "<svg onload=alert(1)>.sqlite"
+    (run, _) = read_runs(runs)
+    with Store(path, run.settings | {"note": EVIL}, {"data_name": EVIL}, [EVIL, "<b>b", "c"]) as store:
+        for record in run.records:
+            store.add(record)
+    page = render_page(read_runs([path]), [Strips((), EVIL)])
+    assert "<svg onload" not in page
+    assert page.count("<script") == 2
+    assert page.count("</script") == 2
+    assert "<img" not in page
+    assert html.escape(path.stem) in page
+    shown = content(page)["runs"][0]
+    assert (shown["data"], shown["classes"][0], shown["missing"]) == (EVIL, EVIL, EVIL)
+
+
+def test_the_policy_allows_the_one_script_and_nothing_from_elsewhere(runs):
+    import base64
+    import hashlib
+
+    page = render_page(read_runs(runs), [Strips(())] * 2)
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)[1]
+    assert policy.startswith("default-src 'none'; ")
+    for element, rule in (("style", "style-src"), ("script", "script-src")):
+        inside = re.search(rf"<{element}>(.*?)</{element}>", page, re.S)[1]
+        digest = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()
+        assert f"{rule} 'sha256-{digest}'" in policy
+    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", page)
+
+
+def test_runs_of_different_norms_are_not_drawn_into_one_chart(runs):
+    (run, _) = read_runs(runs)
+    laplace = tuple(
+        replace(record, certificate=replace(record.certificate, family="laplace")) for record in run.records
+    )
+    curves = accuracy_curves([run, replace(run, records=laplace)])
+    assert [(of_norm.norm, list(of_norm.shares)) for of_norm in curves] == [("l2", [0]), ("l1", [1])]
+
+
+def test_figures_are_written_in_three_formats(runs, run_folder, tmp_path):
+    given = ["--data", run_folder / "data.npz", "--noise", run_folder / "noise.onnx", "--figures", tmp_path / "figures"]
+    result = report(*runs, "-o", tmp_path / "page.html", *given)
+    assert result.exit_code == 0, result.output
+    names = ("certified-accuracy-l2", "draws", "inputs", "seconds")
+    written = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert written == {f"{name}.{form}" for name in names for form in ("svg", "png", "pdf")}
+    assert (tmp_path / "figures" / "draws.pdf").read_bytes().startswith(b"%PDF")
+    assert "isotropic, ACR" in (tmp_path / "figures" / "certified-accuracy-l2.svg").read_text()
+
+
+def test_bad_input_is_one_sentence(runs, run_folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    refused(report("no.sqlite"), "no.sqlite: there is no such file")
+    refused(report(), "Missing argument")
+    refused(report(runs[0], "-o", "no/page.html"), "no/page.html: it cannot be written")
+    refused(report(runs[0], "-o", tmp_path), "it is a folder")
+    refused(report(runs[0], "-o", runs[0]), "it is one of the runs")
+    refused(report(run_folder / "data.npz"), "data.npz", "not a run store")
+    refused(report(runs[0], "--data", "no.npz"), "no.npz: there is no such file")
+    np.savez("other.npz", x=np.zeros((3, 1, 8, 8), np.float32))
+    refused(report(runs[0], "--data", "other.npz"), "data = other.npz", "no run was made with it")
+    refused(report(runs[1], "--noise", "no.onnx"), "no.onnx: there is no such file")
+    refused(report(runs[1], "--noise", run_folder / "model.onnx"), "model.onnx: no run was made with it")
+    data = ["--data", run_folder / "data.npz"]
+    refused(report(runs[0], *data, "--only", "cat"), "only = cat")
+    refused(report(runs[0], *data, "--only", "99"), "only = 99", "none of them is certified")
+    (run, _) = read_runs(runs)
+    Store(tmp_path / "empty.sqlite", run.settings, {}, None).close()
+    refused(report("empty.sqlite"), "empty.sqlite: it has no certificates yet")
+    assert not list(tmp_path.glob("report.html*")), "a page that failed leaves no file"
+    assert len(read_runs(runs)[0].records) == 60, "the store is whole"
