@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from ars.checks import float32_array
 from ars.data.arrays import read_npz
 from ars.data.pixels import file_sha256
-from ars.engine.runners import Generator, ModelRunner, load_generator
+from ars.engine.model_files import Generator, ModelRunner
+from ars.engine.runners import load_generator
 from ars.errors import ArgumentError, ModelError
 from ars.manifest import Manifest
 from ars.noise import NoiseKind, scale_map

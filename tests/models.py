@@ -51,3 +51,36 @@ def generator(path: Path, shape=(1, 4, 4), *, floor=0.25) -> Path:
     weights = [("tenth", np.float32(0.1)), ("floor", np.float32(floor))]
     outputs = [value("mean", "n", *shape), value("scale", "n", *shape)]
     return save(path, nodes, [value("x", "n", *shape)], outputs, weights)
+
+
+def quantised(path: Path, *, symmetric=True, largest_weight=127, seed=0) -> Path:
+    """Two convolutions on 8 channels and a linear layer, INT8 in QDQ form: the first convolution in float, then each
+    ReLU quantised with zero point 0, or with another one."""
+    rng = np.random.default_rng(seed)
+    zero, largest = (0, 127) if symmetric else (-128, 255)
+    weights = [
+        ("W0", rng.normal(0, 0.5, (8, 1, 3, 3)).astype(np.float32)),
+        ("W1", rng.integers(-largest_weight, largest_weight + 1, (8, 8, 3, 3)).astype(np.int8)),
+        ("W2", rng.integers(-largest_weight, largest_weight + 1, (8 * 16, 3)).astype(np.int8)),
+        ("s", np.float32(4 / largest)),
+        ("s1", np.full(8, 0.0017123, np.float32)),
+        ("s2", np.float32(0.002)),
+        ("z", np.int8(zero)),
+        ("z1", np.zeros(8, np.int8)),
+        ("z2", np.int8(0)),
+    ]
+    nodes = [
+        helper.make_node("Conv", ["x", "W0"], ["a"], pads=[1] * 4),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("QuantizeLinear", ["b", "s", "z"], ["c"]),
+        helper.make_node("DequantizeLinear", ["c", "s", "z"], ["d"]),
+        helper.make_node("DequantizeLinear", ["W1", "s1", "z1"], ["V1"], axis=0),
+        helper.make_node("Conv", ["d", "V1"], ["e"], pads=[1] * 4),
+        helper.make_node("Relu", ["e"], ["f"]),
+        helper.make_node("QuantizeLinear", ["f", "s", "z"], ["g"]),
+        helper.make_node("DequantizeLinear", ["g", "s", "z"], ["h"]),
+        helper.make_node("Flatten", ["h"], ["i"]),
+        helper.make_node("DequantizeLinear", ["W2", "s2", "z2"], ["V2"]),
+        helper.make_node("MatMul", ["i", "V2"], ["logits"]),
+    ]
+    return save(path, nodes, [value("x", "n", 1, 4, 4)], [value("logits", "n", 3)], weights)

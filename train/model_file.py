@@ -4,6 +4,7 @@ It carries everything that export needs, and, until training is done, what a res
 """
 
 import dataclasses
+import io
 import os
 import pickle
 import warnings
@@ -87,13 +88,14 @@ def write_model_file(
         raise RunError(f"{path}: it cannot be written ({error}); make room, and --resume: {kept}") from error
 
 
-def _load(path: Path) -> Any:
-    """What a PyTorch file holds, tensors and plain data only: nothing in it is run."""
+def _load(path: Path, data: bytes | None = None) -> Any:
+    """What a PyTorch file holds, tensors and plain data only: nothing in it is run. `data` are its bytes, where they
+    have been read already."""
     if not path.exists():
         raise ModelError(path, "there is no such file", "`ars-train` writes one")
     try:
         with warnings.catch_warnings(action="ignore"):  # of an odd pickle: it is refused, or it is not
-            return torch.load(path, map_location="cpu", weights_only=True)
+            return torch.load(path if data is None else io.BytesIO(data), map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         problem = "it holds code or objects, which are not loaded"
         raise ModelError(path, problem, "use a model.pt of ars-train, or a state_dict") from error
@@ -113,9 +115,9 @@ def read_weights(path: Path) -> dict[str, torch.Tensor]:
     return content
 
 
-def read_model_file(path: Path) -> tuple[ModelSettings, dict[str, Any]]:
+def read_model_file(path: Path, data: bytes | None = None) -> tuple[ModelSettings, dict[str, Any]]:
     """The settings and the rest of a model.pt."""
-    content = _load(path)
+    content = _load(path, data)
     if not isinstance(content, dict) or "format" not in content:
         raise ModelError(path, "it is not a model of ars-train", "give its weights with --init")
     if content["format"] != FORMAT:
@@ -134,12 +136,13 @@ def read_model_file(path: Path) -> tuple[ModelSettings, dict[str, Any]]:
         raise ModelError(path, f"its settings cannot be read ({error})", "train it again") from error
 
 
-def load_model(path: Path) -> tuple[ModelSettings, SmoothedModel, dict[str, Any]]:
+def load_model(path: Path, data: bytes | None = None) -> tuple[ModelSettings, SmoothedModel, dict[str, Any]]:
     """The settings of a model.pt, its model in evaluation mode on the CPU, and all that the file holds.
 
-    Training that is not done is not refused: `content["state"]` is None when it is done.
+    Training that is not done is not refused: `content["state"]` is None when it is done. `data` are the file's bytes,
+    where they have been read already.
     """
-    settings, content = read_model_file(path)
+    settings, content = read_model_file(path, data)
     try:
         model = build(settings)
     except ArsError:

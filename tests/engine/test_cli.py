@@ -8,7 +8,6 @@ import pty
 import random
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import models
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from engine_runs import ENGINE, certify, records, refused, write_manifest
+from engine_runs import ENGINE, certify, records, write_manifest
 from scipy.stats import beta, norm
 
 import ars
@@ -244,10 +243,3 @@ def test_from_python_the_certificate_is_the_same():
         answer = classifier.predict(x[2], n=100)
     assert one == many[2] == records()[2][2]
     assert (len(answer.counts), sum(answer.counts)) == (4, 100)
-
-
-def test_without_onnxruntime_the_install_line_is_said(monkeypatch):
-    monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    monkeypatch.delitem(sys.modules, "ars.engine.runners.onnxruntime", raising=False)
-    refused(certify(), "onnxruntime is not installed; run `pip install 'ars[cpu]'`")
-    assert "onnxruntime  missing" in CliRunner().invoke(main, ["devices"]).stdout

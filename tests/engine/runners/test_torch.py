@@ -1,0 +1,85 @@
+"""A model.pt on PyTorch: the certificates of the ONNX file that was exported from it."""
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+from ars.engine.cli import main
+from ars.engine.runners.torch import Torch
+from ars.engine.store import read_records
+from ars.errors import ModelError
+from ars.export.onnx_files import export_model
+from ars.noise import NoiseKind
+from ars.train.batches import Images
+from ars.train.model_file import ModelSettings, build, write_model_file
+from ars.train.noise_models import NoiseShape
+
+SHAPE = (1, 12, 12)
+
+
+def write_model(path, kind="isotropic", state=None):
+    torch.manual_seed(0)
+    settings = ModelSettings(
+        "cnn", SHAPE, ("a", "b", "c"), (0.5,), (0.25,), "gaussian", NoiseKind(kind), NoiseShape(0.5)
+    )
+    model = build(settings)
+    for parameter in model.noise.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    write_model_file(path, settings, model, {}, Images(torch.rand(16, *SHAPE), torch.arange(16) % 3), state)
+    return model.eval()
+
+
+def certify(engine, out):
+    given = ["certify", "--engine", engine, "--data", "data.npz", "--n", "4000", "--n0", "96", "--batch", "512"]
+    result = CliRunner().invoke(main, [*given, "--out", out])
+    assert result.exit_code == 0, result.output
+    return result.stderr, list(read_records(out))
+
+
+@pytest.mark.parametrize("kind", NoiseKind)
+def test_model_pt_gives_the_counts_of_its_onnx_file(tmp_path, monkeypatch, kind):
+    monkeypatch.chdir(tmp_path)
+    write_model(tmp_path / "model.pt", kind)
+    export_model(tmp_path / "model.pt", tmp_path)
+    np.savez("data.npz", x=np.random.default_rng(0).random((5, *SHAPE), dtype=np.float32), y=np.zeros(5, int))
+    said, ours = certify("model.pt", tmp_path / "torch.sqlite")
+    assert "backend torch: it runs a model.pt as it was trained" in said
+    _, theirs = certify("model.onnx", tmp_path / "onnx.sqlite")
+    counts = np.array([[record.certificate.counts for record in records] for records in (ours, theirs)])
+    assert counts.sum() == 2 * 5 * 4000
+    assert np.abs(counts[0] - counts[1]).sum() / 2 <= 5 * 4000 / 10_000
+    for a, b in zip(ours, theirs, strict=True):
+        assert a.certificate.scope == b.certificate.scope
+        assert a.certificate.sigma_min == pytest.approx(b.certificate.sigma_min, rel=1e-6)
+
+
+def test_one_thread_a_lane_and_the_earlier_number_after_that(tmp_path):
+    model = write_model(tmp_path / "model.pt")
+    seen, before = [], torch.get_num_threads()
+    runner = Torch(tmp_path / "model.pt")
+    runner._classifier.register_forward_hook(lambda *_: seen.append(torch.get_num_threads()))
+    x = np.random.default_rng(0).random((7, *SHAPE), dtype=np.float32)
+    try:
+        torch.set_num_threads(2)
+        logits = runner.run(x)
+        assert (seen, torch.get_num_threads()) == ([1], 2)
+    finally:
+        torch.set_num_threads(before)
+    with torch.no_grad():
+        np.testing.assert_allclose(logits, model.classifier(torch.from_numpy(x)), atol=1e-5)
+
+
+def test_a_model_that_is_not_ready_is_refused(tmp_path):
+    write_model(tmp_path / "half.pt", state={"epoch": 1})
+    (tmp_path / "text.pt").write_text("hello")
+    torch.save({"weights": torch.zeros(1)}, tmp_path / "other.pt")
+    for name, message in [
+        ("none.pt", "there is no such file"),
+        ("text.pt", "it"),
+        ("other.pt", "it is not a model of ars-train"),
+        ("half.pt", "its training is not done; go on with `ars-train --resume`"),
+    ]:
+        with pytest.raises(ModelError, match=f"{name}: {message}") as refused:
+            Torch(tmp_path / name)
+        assert "\n" not in str(refused.value)
