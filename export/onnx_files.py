@@ -1,98 +1,138 @@
-"""model.pt to the files of a model: model.onnx, model.noise.onnx and the manifest model.json."""
+"""A PyTorch module to one ONNX file: dynamic batch, constants folded, weights inside, no paths of the machine."""
 
+import contextlib
+import io
 import logging
-import os
-import tempfile
+import re
 import warnings
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import onnx
 import torch
+from onnx import TensorProto
 from torch import nn
 
-from ars.data.pixels import file_sha256
-from ars.errors import ModelError, RunError
-from ars.manifest import Manifest, ModelFile, NoiseSettings
-from ars.noise import family_named
-from ars.train.model_file import load_model
-from ars.train.smoothing import SmoothedModel, standard_noise
+from ars.errors import ModelError
 
-__all__ = ["Parity", "export_model"]
+__all__ = ["MAX_BYTES", "OPSET", "precision_of", "read_onnx", "silence", "write_onnx"]
 
 OPSET = 18
-# Logits of ONNX Runtime and torch differ by rounding only.
-LARGEST_DIFFERENCE = 1e-3
+# Protocol buffers end at 2 GB, and the hash of a model is that of one file.
+MAX_BYTES = 2**31 - 2**20
 
 
-@dataclass(frozen=True)
-class Parity:
-    """How the exported classifier compares with torch's, on noisy draws."""
-
-    draws: int
-    largest_difference: float
-    """Of two logits."""
-    agreement: float
-    """The share of draws with the same top class."""
-
-
-def export_model(path: Path, folder: Path) -> tuple[list[Path], Parity]:
-    """Write the files of the model beside each other, each whole or not at all."""
-    settings, model, content = load_model(path)
-    if content["state"] is not None:
-        raise ModelError(path, "its training is not done", "go on with `ars-train --resume`")
-    names = {"classifier": f"{path.stem}.onnx", "noise": f"{path.stem}.noise.onnx"}
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".export-") as draft:
-            _write_onnx(model.classifier, settings.shape, Path(draft) / names["classifier"], ["logits"])
-            _write_onnx(model.noise, settings.shape, Path(draft) / names["noise"], ["mean", "scale"])
-            parity = _measure(model, settings.family, settings.shape, Path(draft) / names["classifier"])
-            files = tuple(ModelFile(role, name, file_sha256(Path(draft) / name)) for role, name in names.items())
-            noise = NoiseSettings(settings.family, settings.kind, settings.bounds.sigma0)
-            manifest = Manifest(settings.shape, settings.classes, noise, files)
-            manifest.write(Path(draft) / f"{path.stem}.json")
-            written = [folder / name for name in (*names.values(), f"{path.stem}.json")]
-            for final in written:
-                os.replace(Path(draft) / final.name, final)
-    except OSError as error:
-        raise ModelError(folder, f"it cannot be written ({error.strerror})", "choose another --output") from error
-    return written, parity
-
-
-def _write_onnx(module: nn.Module, shape: tuple[int, ...], path: Path, outputs: list[str]) -> None:
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns of packages that are not needed here
-    with warnings.catch_warnings(action="ignore"):
-        program = torch.onnx.export(
-            module,
-            (torch.zeros(2, *shape),),
-            input_names=["x"],
-            output_names=outputs,
-            dynamic_shapes=({0: torch.export.Dim("n")},),
-            opset_version=OPSET,
-            dynamo=True,
-            verbose=False,
-        )
-    assert program is not None
-    model = program.model_proto
+def write_onnx(module: nn.Module, shape: tuple[int, ...], path: Path, outputs: list[str], source: Path) -> None:
+    """Write `x` -> `outputs` for batches of any size; an error names `source`, where the module came from."""
+    tensors = [*module.parameters(), *module.buffers()]
+    size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    if size > MAX_BYTES:
+        problem = f"it has {size / 2**30:.1f} GiB of weights, and an ONNX file holds less than 2"
+        raise ModelError(source, problem, "export a smaller model")
+    with silence():
+        program = _trace(module, shape, source)
+        try:
+            converted = torch.onnx.export(
+                program, input_names=["x"], output_names=outputs, opset_version=OPSET, dynamo=True, verbose=False
+            )
+        except Exception as error:  # the exporter wraps every kind
+            raise _conversion_error(error, program, source) from error
+    assert converted is not None
+    model = converted.model_proto
     # The exporter writes source lines and paths of this machine beside each node.
     for part in (model, model.graph, *model.graph.node, *model.graph.initializer, *model.graph.value_info):
         del part.metadata_props[:]
+    _name_batch(model)
     onnx.save(model, path)
 
 
-@torch.no_grad()
-def _measure(model: SmoothedModel, family: str, shape: tuple[int, ...], path: Path) -> Parity:
-    """Compare the file with torch on noisy draws of random images, and refuse a file that computes something else."""
-    from ars.engine.runners.onnxruntime import OnnxRuntime
+def _trace(module: nn.Module, shape: tuple[int, ...], source: Path) -> torch.export.ExportedProgram:
+    try:
+        return torch.export.export(
+            module, (torch.zeros(2, *shape),), dynamic_shapes=({0: torch.export.Dim("n")},), strict=False
+        )
+    except Exception as error:  # torch.export raises many kinds
+        reason = str(error)
+        if "specialized it to be a constant" in reason:
+            problem, fix = "it takes batches of one size only", "export it with a dynamic batch, torch.export.Dim('n')"
+        elif "data-dependent" in reason:
+            place = re.search(r'File "([^"]+)", line (\d+), in \w+\n\s*(.+)', reason)
+            where = f" ({Path(place[1]).name}:{place[2]}: {place[3].strip()})" if place else ""
+            problem = f"what its forward pass does depends on values of the input{where}"
+            fix = "write that `if` or loop with torch.where or torch.cond, so that every input takes the same way"
+        else:
+            problem, fix = f"torch.export cannot trace it ({_one_line(reason)})", "make it work with torch.export first"
+        raise ModelError(source, problem, fix) from error
 
-    generator = torch.Generator().manual_seed(0)
-    x = torch.rand(16, *shape, generator=generator)
-    mean, scale = model.noise(x)
-    noisy = (x + mean + scale * standard_noise(family_named(family), x, 16, generator)).flatten(0, 1)
-    ours, theirs = OnnxRuntime(path).run(noisy.numpy()), model.classifier(noisy).numpy()
-    difference = float(np.abs(ours - theirs).max() / max(1.0, float(np.abs(theirs).max())))
-    if not difference <= LARGEST_DIFFERENCE:
-        raise RunError(f"{path.name} differs from torch by {difference:.2g} of the largest logit; nothing was written")
-    return Parity(len(noisy), difference, float((ours.argmax(1) == theirs.argmax(1)).mean()))
+
+def _conversion_error(error: BaseException, program: torch.export.ExportedProgram, source: Path) -> ModelError:
+    """The operator that ONNX lacks, and the module that it is used in."""
+    reason = ""
+    cause: BaseException | None = error
+    while cause is not None:
+        missing = re.search(r"No ONNX function found for <OpOverload\(op='([\w.]+)'", str(cause))
+        if missing:
+            name = missing[1].rpartition(".")[2]
+            where = _module_path(program, name)
+            problem = f"its operator {missing[1]}{where} has no counterpart in ONNX"
+            return ModelError(source, problem, "replace it in the model by operators that have one")
+        reason, cause = str(cause), cause.__cause__
+    return ModelError(source, f"it cannot be converted to ONNX ({_one_line(reason)})", "change the model there")
+
+
+def _module_path(program: torch.export.ExportedProgram, operator: str) -> str:
+    for node in program.graph.nodes:
+        if node.op == "call_function" and operator in str(node.target):
+            stack = [path for path, _ in (node.meta.get("nn_module_stack") or {}).values()]
+            return f", in the module {stack[-1]!r}," if stack and stack[-1] else ""
+    return ""
+
+
+def _name_batch(model: onnx.ModelProto) -> None:
+    """Call the batch's size n, everywhere."""
+    batch = model.graph.input[0].type.tensor_type.shape.dim[0].dim_param
+    for value in (*model.graph.input, *model.graph.output, *model.graph.value_info):
+        for side in value.type.tensor_type.shape.dim:
+            if side.dim_param == batch:
+                side.dim_param = "n"
+
+
+@contextlib.contextmanager
+def silence() -> Iterator[None]:
+    """The exporters log and print what is of no use to a user; their errors say the same."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings(action="ignore"), contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        logging.disable(before)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:300]
+
+
+def read_onnx(path: Path) -> onnx.ModelProto:
+    """An ONNX file that holds its own weights."""
+    if not path.exists():
+        raise ModelError(path, "there is no such file", "give the path of an ONNX model")
+    if path.stat().st_size > MAX_BYTES:
+        raise ModelError(path, "it is larger than 2 GB", "export a smaller model")
+    try:
+        model = onnx.load(path, load_external_data=False)
+        onnx.checker.check_model(model)
+    except Exception as error:  # protobuf and onnx raise many kinds
+        raise ModelError(path, f"it is not an ONNX model ({_one_line(str(error))})", "export it again") from error
+    if any(tensor.data_location == TensorProto.EXTERNAL for tensor in model.graph.initializer):
+        fix = f"save it in one file: onnx.save(onnx.load({path.name!r}), 'one-file.onnx')"
+        raise ModelError(path, "its weights are in other files, which its hash would not cover", fix)
+    return model
+
+
+def precision_of(model: onnx.ModelProto) -> str:
+    """int8 where it quantises, fp16 where its weights are halves, otherwise fp32."""
+    if any(node.op_type == "QuantizeLinear" for node in model.graph.node):
+        return "int8"
+    halves = any(tensor.data_type == TensorProto.FLOAT16 for tensor in model.graph.initializer)
+    return "fp16" if halves else "fp32"

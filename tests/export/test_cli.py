@@ -32,7 +32,7 @@ def write_model(path, kind="input", arch="cnn", state=None):
     model = build(settings)
     for parameter in model.noise.parameters():
         torch.nn.init.normal_(parameter, std=0.2)
-    examples = Images(torch.rand(16, *SHAPE), torch.arange(16) % 3)
+    examples = Images(torch.rand(64, *SHAPE), torch.arange(64) % 3)
     write_model_file(path, settings, model, {}, examples, state)
     return model.eval()
 

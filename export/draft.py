@@ -1,0 +1,109 @@
+"""The files of a model under way: all are written in a folder beside their final place, and moved there at the end.
+
+So an export that fails or is stopped leaves what was there before. Each move is whole or not at all; where a crash
+comes between two of them, the hashes of the manifest do not fit, and the files are refused until the next export.
+"""
+
+import dataclasses
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from types import TracebackType
+
+from ars.data.pixels import file_sha256
+from ars.errors import ModelError
+from ars.manifest import EngineBuild, Manifest, ModelFile, Parity
+
+__all__ = ["Draft"]
+
+
+class Draft:
+    """The files that go to a folder. Entering finds out whether they can be written there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.files: list[ModelFile] = []
+
+    def __enter__(self) -> "Draft":
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._temporary = tempfile.TemporaryDirectory(dir=self.folder, prefix=".export-")
+        except OSError as error:
+            fix = "choose another --output"
+            raise ModelError(self.folder, f"it cannot be written ({error.strerror})", fix) from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._temporary.cleanup()
+
+    def path(self, name: str) -> Path:
+        """Where to write a file that will have that name."""
+        return Path(self._temporary.name) / name
+
+    def bring(self, path: Path) -> Path:
+        """A file that exists already: it stays where it is, or is copied where the others are."""
+        return path if self.is_home_of(path) else Path(shutil.copyfile(path, self.path(path.name)))
+
+    def is_home_of(self, path: Path) -> bool:
+        return path.parent.resolve() == self.folder.resolve()
+
+    def add(
+        self,
+        role: str,
+        path: Path,
+        precision: str = "fp32",
+        parity: Parity | None = None,
+        build: EngineBuild | None = None,
+    ) -> None:
+        """Enter a file in the manifest to be."""
+        self.files.append(ModelFile(role, path.name, file_sha256(path), precision, parity, build))
+
+    def publish(self, name: str, manifest: Manifest) -> tuple[list[Path], list[Path]]:
+        """Move the files to their place, the manifest, with these files in it, last; what was written and removed.
+
+        Files of an earlier export of this very classifier stay, and stay listed. Those of another model under the same
+        name are removed: left there, they would be refused as files that the manifest does not list.
+        """
+        final = self.folder / name
+        earlier = _read_earlier(final)
+        kept = _still_valid(earlier, self.files, self.folder)
+        manifest = dataclasses.replace(manifest, files=(*self.files, *kept))
+        manifest.write(self.path(name))
+        names = [name for name in (*(file.path for file in self.files), name) if self.path(name).exists()]
+        for each in names:
+            try:
+                os.replace(self.path(each), self.folder / each)
+            except OSError as error:
+                problem = f"it cannot be written ({error.strerror})"
+                raise ModelError(self.folder / each, problem, "move it away, or choose another --output") from error
+        stale = [file for file in earlier if manifest.entry(file.path) is None and file.role != "trained"]
+        removed = [self.folder / file.path for file in stale if _is_unchanged(self.folder, file)]
+        for path in removed:
+            path.unlink()
+        return [self.folder / each for each in names], removed
+
+
+def _read_earlier(path: Path) -> tuple[ModelFile, ...]:
+    """What an earlier manifest lists; a file that is none will be written over."""
+    try:
+        return Manifest.read(path).files
+    except ModelError:
+        return ()
+
+
+def _still_valid(earlier: tuple[ModelFile, ...], files: list[ModelFile], folder: Path) -> list[ModelFile]:
+    """Of the earlier files, those that were not made again, if they belong to the same classifier."""
+    new, paths = {file.sha256 for file in files}, {file.path for file in files}
+    if not any(file.role == "classifier" and file.sha256 in new for file in earlier):
+        return []
+    kept = [file for file in earlier if file.path not in paths and _is_unchanged(folder, file)]
+    known = new | {file.sha256 for file in kept}
+    return [file for file in kept if file.build is None or file.build.source_sha256 in known]
+
+
+def _is_unchanged(folder: Path, file: ModelFile) -> bool:
+    path = folder / file.path
+    return path.is_file() and file_sha256(path) == file.sha256

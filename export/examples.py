@@ -1,0 +1,44 @@
+"""Real inputs with their classes: what INT8 is calibrated on, and what every precision is compared on."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ars.data import ImageSize, open_data
+from ars.errors import DataError
+
+__all__ = ["FEWEST", "Examples", "read_examples"]
+
+FEWEST, MOST = 32, 128
+
+
+@dataclass(frozen=True)
+class Examples:
+    x: NDArray[np.float32]
+    labels: NDArray[np.int64] | None
+    """None where some have no class."""
+
+
+def read_examples(spec: str, shape: tuple[int, ...], classes: int) -> Examples:
+    """Examples spread evenly over the data, or a refusal of data that does not fit the model."""
+    channels = shape[0] if len(shape) == 3 and shape[0] in (1, 3) else None
+    data = open_data(spec, ImageSize(channels=channels))
+    if len(data) < FEWEST:
+        raise DataError(spec, f"it has {len(data)} inputs", f"--calibration needs at least {FEWEST}")
+    number = min(len(data), MOST)
+    examples = [data[index * len(data) // number] for index in range(number)]
+    for example in examples:
+        if example.x.shape != shape:
+            found = f"it has inputs of {_sides(example.x.shape)}, and the model takes {_sides(shape)}"
+            raise DataError(spec, found, "calibrate on inputs of the model's shape")
+        if example.label is not None and not 0 <= example.label < classes:
+            problem = f"it has the class {example.label}, and the model's are 0 to {classes - 1}"
+            raise DataError(spec, problem, "calibrate on the model's own data")
+    labels = [example.label for example in examples if example.label is not None]
+    x = np.stack([example.x for example in examples])
+    return Examples(x, np.array(labels) if len(labels) == len(x) else None)
+
+
+def _sides(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape))

@@ -1,0 +1,108 @@
+"""What an exported classifier has in common with the one that it was made from: both vote on the same noisy draws of
+real inputs, made by the engine's own sampler."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ars.engine.certificate import certificate
+from ars.engine.devices.host import Host
+from ars.engine.requests import Phase, Request
+from ars.manifest import NoiseSettings, Parity
+from ars.noise import family_named
+
+__all__ = ["NoisyInputs", "collect_logits", "compare"]
+
+Array = NDArray[np.float32]
+
+# Of each input: as few as tell certificates apart, for the comparison is made at every export.
+SELECTION, ESTIMATION = 8, 56
+DRAWS = SELECTION + ESTIMATION
+ALPHA = 0.001
+# Where certified accuracies are compared, in units of sigma0.
+RADII = (0.0, 0.25, 0.5, 1.0)
+CALIBRATION_DRAWS = 4
+
+
+@dataclass(frozen=True)
+class NoisyInputs:
+    """Inputs, their classes where these are known, and the maps of the noise at each."""
+
+    x: Array
+    labels: NDArray[np.int64] | None
+    mean: Array
+    scale: Array
+    noise: NoiseSettings
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def draws(self) -> Iterator[Array]:
+        """The draws to compare on, an input at a time."""
+        parts = ((Phase.SELECTION, SELECTION), (Phase.ESTIMATION, ESTIMATION))
+        return self._fill([Request(0, 0, phase, 0, number) for phase, number in parts])
+
+    def calibration_draws(self) -> Iterator[Array]:
+        """Other draws, to calibrate on, an input at a time."""
+        return self._fill([Request(0, 0, Phase.PREDICTION, 0, CALIBRATION_DRAWS)])
+
+    def _fill(self, requests: list[Request]) -> Iterator[Array]:
+        device = Host(1, self.x[0].size, family_named(self.noise.family), seed=0)
+        for number, (x, mean, scale) in enumerate(zip(self.x, self.mean, self.scale, strict=True)):
+            device.load(0, x, mean, scale)
+            copies = np.empty((sum(request.draws for request in requests), *x.shape), np.float32)
+            device.fill(copies, [request._replace(input_id=number) for request in requests])
+            yield copies
+
+
+def collect_logits(
+    inputs: NoisyInputs, run: Callable[[Array], Array], on_input: Callable[[], None] = lambda: None
+) -> Array:
+    """The logits of every draw: [inputs, draws, classes]."""
+    logits = []
+    for copies in inputs.draws():
+        logits.append(run(copies))
+        on_input()
+    return np.stack(logits)
+
+
+def compare(inputs: NoisyInputs, theirs: Array, ours: Array, reference: str, runner: str) -> Parity:
+    """Compare our logits with those of the reference. A draw whose logits are not finite agrees with none."""
+    with np.errstate(invalid="ignore"):
+        difference = np.abs(ours - theirs).max() / max(1.0, np.abs(theirs).max())
+    finite = np.isfinite(ours).all(-1) & np.isfinite(theirs).all(-1)
+    agreement = ((ours.argmax(-1) == theirs.argmax(-1)) & finite).mean()
+    apart = None
+    if inputs.labels is not None:
+        apart = float(np.abs(_certified_accuracy(inputs, ours) - _certified_accuracy(inputs, theirs)).max())
+    draws = len(inputs) * DRAWS
+    return Parity(reference, runner, len(inputs), draws, float(difference), float(agreement), apart)
+
+
+def _certified_accuracy(inputs: NoisyInputs, logits: Array) -> NDArray[np.float64]:
+    """The share of inputs that are certified, as their own class, at each of RADII."""
+    assert inputs.labels is not None
+    radii = np.array(RADII) * inputs.noise.sigma0
+    certified = np.zeros(len(RADII))
+    for x, label, scale in zip(logits, inputs.labels, inputs.scale, strict=True):
+        selection, estimation = _count(x[:SELECTION]), _count(x[SELECTION:])
+        proved = certificate(
+            estimation,
+            int(np.argmax(selection[:-1])),
+            n0=SELECTION,
+            alpha=ALPHA,
+            family=inputs.noise.family,
+            scale=scale,
+            kind=inputs.noise.kind,
+        )
+        certified += (proved.predicted == label) & (proved.radius > radii)
+    return certified / len(inputs)
+
+
+def _count(logits: Array) -> list[int]:
+    """The votes by class, and last those for nobody."""
+    finite = np.isfinite(logits).all(1)
+    votes = np.bincount(logits[finite].argmax(1), minlength=logits.shape[1]).tolist()
+    return [*votes, int((~finite).sum())]

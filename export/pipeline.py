@@ -1,0 +1,208 @@
+"""The export of a model, in order: ONNX, the other precisions, each compared with the model itself, the engine."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from ars.engine.noise_maps import Generated
+from ars.engine.runners import load_generator, load_runner
+from ars.errors import ArgumentError, ModelError, RunError
+from ars.export.draft import Draft
+from ars.export.examples import FEWEST, Examples, read_examples
+from ars.export.onnx_files import write_onnx
+from ars.export.parity import NoisyInputs, collect_logits, compare
+from ars.export.precision import write_fp16, write_int8
+from ars.export.progress import ExportProgress
+from ars.export.sources import Array, OwnModel, Source, open_source
+from ars.export.tensorrt import BuildOptions, Flavour, build_engine, check_capabilities, find_flavour, local_gpu
+from ars.manifest import PRECISIONS, Manifest, Parity
+
+__all__ = ["ExportPlan", "export_model"]
+
+# What torch and another library compute in float32 differs by rounding only.
+LARGEST_DIFFERENCE = 1e-3
+ADVICE = {
+    "fp16": "its values may be too large for halves: leave fp16 out",
+    "int8": "try fp16, or more of the model's own data with --calibration",
+}
+
+
+@dataclass(frozen=True)
+class ExportPlan:
+    """What to make of a model."""
+
+    precisions: tuple[str, ...]
+    """Apart from the model's own."""
+    tensorrt: str
+    """on, off, or auto: where there is a GPU."""
+    build: BuildOptions
+    calibration: str | None
+    """The data to calibrate and compare on; None is the examples that a model.pt carries."""
+    min_agreement: float
+
+    def __post_init__(self) -> None:
+        for precision in self.precisions:
+            if precision not in PRECISIONS:
+                raise ArgumentError("precision", precision, f"it is a list of {', '.join(PRECISIONS)}")
+        if not 0 <= self.min_agreement <= 1:
+            raise ArgumentError("min-agreement", self.min_agreement, "it is a share, between 0 and 1")
+
+
+def export_model(
+    path: Path | None, folder: Path | None, own: OwnModel, plan: ExportPlan, progress: ExportProgress
+) -> list[Path]:
+    """Write the files of the model beside each other; their paths, the manifest last."""
+    flavour = _choose_flavour(plan, progress)
+    source = open_source(path, own)
+    precisions = _choose_precisions(source, plan.precisions)
+    examples = _choose_examples(source, plan)
+    with Draft(source.path.parent if folder is None else folder) as draft:
+        classifier = _write(source, source.classifier, f"{source.stem}.onnx", ["logits"], draft, progress)
+        generator = _write(source, source.generator, f"{source.stem}.noise.onnx", ["mean", "scale"], draft, progress)
+        to_calibrate, to_compare = _add_noise(source, generator, examples)
+        progress.begin("asking the model itself", len(to_compare))
+        theirs = collect_logits(to_compare, source.run, progress.advance)
+
+        def measure(file: Path) -> Parity:
+            reference = "torch" if isinstance(source.classifier, nn.Module) else classifier.name
+            return _measure(file, reference, to_compare, theirs, progress)
+
+        parity = None
+        if isinstance(source.classifier, nn.Module):
+            parity = measure(classifier)
+            _check_difference(classifier, parity.largest_difference)
+        draft.add("classifier", classifier, source.precision, parity)
+        draft.add("noise", generator)
+        if source.trained and draft.is_home_of(source.path):
+            draft.add("trained", source.path)
+        smallest = classifier, source.precision
+        for precision in precisions:
+            file = draft.path(f"{source.stem}.{precision}.onnx")
+            progress.begin(f"writing {file.name}")
+            if precision == "fp16":
+                write_fp16(classifier, file)
+            else:
+                write_int8(classifier, file, to_calibrate.calibration_draws())
+            parity = measure(file)
+            _check_agreement(file, parity, plan.min_agreement, ADVICE[precision])
+            draft.add("classifier", file, precision, parity)
+            smallest = file, precision
+        if flavour is not None:
+            _write_engine(*smallest, f"{source.stem}.trt", flavour, plan.build, draft, progress)
+        manifest = Manifest(source.shape, source.classes, source.noise, (), training=source.training)
+        written, removed = draft.publish(f"{source.stem}.json", manifest)
+    for old in removed:
+        progress.say(f"{old}: removed, it belonged to another model of this name")
+    return written
+
+
+def _choose_flavour(plan: ExportPlan, progress: ExportProgress) -> Flavour | None:
+    """The TensorRT to build with, found before the work; None where no engine is built."""
+    if plan.tensorrt == "off":
+        return None
+    if plan.tensorrt == "auto" and local_gpu() is None:
+        progress.say("no TensorRT engine: there is no GPU here; --tensorrt on builds one for GPUs elsewhere")
+        return None
+    flavour = find_flavour()
+    check_capabilities(flavour, plan.build.compute_capabilities)
+    return flavour
+
+
+def _choose_precisions(source: Source, asked: tuple[str, ...]) -> list[str]:
+    """Those to make of the source's own, the smallest last."""
+    others = [precision for precision in PRECISIONS if precision in asked and precision != source.precision]
+    if others and source.precision != "fp32":
+        problem = f"it is {source.precision} already, and {others[0]} is made of fp32"
+        raise ModelError(source.path, problem, f"give the fp32 model, or --precision {source.precision}")
+    return others
+
+
+def _choose_examples(source: Source, plan: ExportPlan) -> Examples:
+    if plan.calibration is not None:
+        return read_examples(plan.calibration, source.shape, len(source.classes))
+    if source.examples is None or len(source.examples.x) < FEWEST:
+        number = 0 if source.examples is None else len(source.examples.x)
+        problem = f"it carries {number} examples, and an export is compared on at least {FEWEST}"
+        raise ModelError(source.path, problem, "give --calibration, data of its own kind")
+    return source.examples
+
+
+def _write(
+    source: Source, what: nn.Module | Path, name: str, outputs: list[str], draft: Draft, progress: ExportProgress
+) -> Path:
+    """The ONNX file of a module; a file is taken as it is."""
+    if isinstance(what, Path):
+        return draft.bring(what)
+    progress.begin(f"writing {name}")
+    write_onnx(what, source.shape, draft.path(name), outputs, source.path)
+    return draft.path(name)
+
+
+def _add_noise(source: Source, generator: Path, examples: Examples) -> tuple[NoisyInputs, NoisyInputs]:
+    """Every second example to calibrate on, and the others to compare on, with the maps that the generator makes."""
+    maps = Generated(generator, load_generator(generator), source.noise.kind)
+    pairs = [maps.at(number, x) for number, x in enumerate(examples.x)]
+    mean, scale = np.stack([pair[0] for pair in pairs]), np.stack([pair[1] for pair in pairs])
+    if isinstance(source.generator, nn.Module):
+        with torch.no_grad():
+            theirs = [part.numpy() for part in source.generator(torch.from_numpy(examples.x))]
+        _check_difference(generator, max(float(np.abs(mean - theirs[0]).max()), float(np.abs(scale - theirs[1]).max())))
+    labels = [None, None] if examples.labels is None else [examples.labels[0::2], examples.labels[1::2]]
+    first, second = (
+        NoisyInputs(examples.x[start::2], labels[start], mean[start::2], scale[start::2], source.noise)
+        for start in (0, 1)
+    )
+    return first, second
+
+
+def _measure(file: Path, reference: str, inputs: NoisyInputs, theirs: Array, progress: ExportProgress) -> Parity:
+    progress.begin(f"comparing {file.name}", len(inputs))
+    runner = load_runner(file)
+    ours = collect_logits(inputs, runner.run, progress.advance)
+    parity = compare(inputs, theirs, ours, reference, f"{runner.name} {runner.version}")
+    apart = parity.certified_accuracy_difference
+    accuracy = (
+        "" if apart is None else f", certified accuracy of {parity.inputs} inputs within {100 * apart:.1f} points"
+    )
+    progress.say(
+        f"{file.name}: {parity.agreement:.2%} of {parity.draws} noisy draws have the top class of {reference}, logits "
+        f"within {parity.largest_difference:.1e} of the largest{accuracy} (run by {parity.runner})"
+    )
+    return parity
+
+
+def _check_difference(file: Path, difference: float) -> None:
+    if not difference <= LARGEST_DIFFERENCE:
+        problem = f"what it computes differs from torch by {difference:.2g} of the largest value"
+        raise RunError(f"{file.name}: {problem}, so nothing was written; please report this with the model")
+
+
+def _check_agreement(file: Path, parity: Parity, least: float, advice: str) -> None:
+    if parity.agreement < least:
+        found = f"it agrees with {parity.reference} on {parity.agreement:.2%} of {parity.draws} noisy draws"
+        raise RunError(f"{file.name}: {found}, below --min-agreement {least}, so nothing was written; {advice}")
+
+
+def _write_engine(
+    onnx: Path,
+    precision: str,
+    name: str,
+    flavour: Flavour,
+    options: BuildOptions,
+    draft: Draft,
+    progress: ExportProgress,
+) -> None:
+    progress.begin(f"building {name}")
+    start = time.perf_counter()
+    plan, build = build_engine(onnx, flavour, options, lambda phase, done, steps: progress.set(done, steps))
+    draft.path(name).write_bytes(plan)
+    draft.add("engine", draft.path(name), precision, build=build)
+    progress.say(
+        f"{name}: {len(plan) / 1e6:.1f} MB from {onnx.name} in {time.perf_counter() - start:.1f} s by {build.flavour} "
+        f"{build.version}, for compute capability {', '.join(build.compute_capabilities)} and batches of "
+        f"{build.profile.min_batch} to {build.profile.max_batch}"
+    )

@@ -1,0 +1,111 @@
+"""The classifier in other precisions, by ONNX Runtime's tools. Precision lives in the graph: TensorRT wants it so."""
+
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from ars.errors import MissingPackage, ModelError
+from ars.export.onnx_files import silence
+
+try:
+    from onnxruntime.quantization import (
+        CalibrationDataReader,
+        CalibrationMethod,
+        QuantFormat,
+        QuantType,
+        quantize_static,
+    )
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+    from onnxruntime.transformers.float16 import convert_float_to_float16
+except ImportError as error:
+    raise MissingPackage("onnxruntime", "cpu") from error
+
+# The last of them puts its folder there, which has modules of common names.
+sys.path[:] = [path for path in sys.path if not path.endswith("onnxruntime/transformers")]
+
+__all__ = ["write_fp16", "write_int8"]
+
+_LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+
+
+def write_fp16(source: Path, target: Path) -> None:
+    """Half weights, compute and input; the last layer and the logits stay in float32."""
+    model = onnx.shape_inference.infer_shapes(onnx.load(source))
+    layers = _name_layers(model, source)
+    graph = model.graph
+    first = [node.name for node in graph.node].index(layers[-1])
+    body, head = graph.node[:first], graph.node[first:]
+    made = {name for node in body for name in node.output}
+    crossing = list(dict.fromkeys(name for node in head for name in node.input if name in made))
+    if not crossing:
+        raise ModelError(source, f"it has one layer of {', '.join(_LAYERS)} only", "leave it in fp32")
+    inputs = [value.name for value in graph.input]
+    with silence():  # of weights that are too small for a half
+        half = convert_float_to_float16(
+            onnx.utils.Extractor(model).extract_model(inputs, crossing), keep_io_types=crossing
+        )
+    taken = {tensor.name for tensor in half.graph.initializer}
+    for tensor in graph.initializer:
+        if any(tensor.name in node.input for node in head):
+            name = f"{tensor.name}.head" if tensor.name in taken else tensor.name
+            for node in head:
+                node.input[:] = [name if each == tensor.name else each for each in node.input]
+            half.graph.initializer.add().CopyFrom(tensor)
+            half.graph.initializer[-1].name = name
+    half.graph.node.extend(head)
+    del half.graph.output[:]
+    half.graph.output.extend(graph.output)
+    onnx.checker.check_model(half, full_check=True)
+    onnx.save(half, target)
+
+
+def write_int8(source: Path, target: Path, batches: Iterable[NDArray[np.float32]]) -> None:
+    """Symmetric int8 weights (a scale for each channel) and activations, calibrated on the batches, which are noisy.
+
+    The range of an activation is all that it took on them: ranges that cut off more cost agreement. The first and the
+    last layer stay in float32, which wins back most of what quantising costs. Biases stay too: TensorRT wants them so.
+    """
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder, silence():
+        prepared = Path(folder) / "prepared.onnx"
+        quant_pre_process(source, prepared, skip_symbolic_shape=True)
+        model = onnx.load(prepared)
+        layers = _name_layers(model, source)
+        onnx.save(model, prepared)
+        quantize_static(
+            prepared,
+            target,
+            _Batches(model.graph.input[0].name, batches),
+            quant_format=QuantFormat.QDQ,
+            per_channel=True,
+            activation_type=QuantType.QInt8,
+            weight_type=QuantType.QInt8,
+            nodes_to_exclude=[layers[0], layers[-1]],
+            calibrate_method=CalibrationMethod.MinMax,
+            extra_options={"ActivationSymmetric": True, "WeightSymmetric": True, "QuantizeBias": False},
+        )
+    if not any(node.op_type == "QuantizeLinear" for node in onnx.load(target).graph.node):
+        raise ModelError(source, "it has no layer but the first and the last to quantise", "leave int8 out")
+
+
+class _Batches(CalibrationDataReader):  # type: ignore[misc]  # onnxruntime has no annotations
+    def __init__(self, name: str, batches: Iterable[NDArray[np.float32]]) -> None:
+        self._name, self._batches = name, iter(batches)
+
+    def get_next(self) -> dict[str, NDArray[np.float32]] | None:
+        batch = next(self._batches, None)
+        return None if batch is None else {self._name: batch}
+
+
+def _name_layers(model: onnx.ModelProto, source: Path) -> list[str]:
+    """The names of the layers with weights, first to last; nodes without a name get one."""
+    for number, node in enumerate(model.graph.node):
+        node.name = node.name or f"{node.op_type}_{number}"
+    layers = [node.name for node in model.graph.node if node.op_type in _LAYERS]
+    if not layers:
+        raise ModelError(source, f"it has no layer of {', '.join(_LAYERS)}", "leave it in fp32")
+    return layers

@@ -1,0 +1,255 @@
+"""What is exported: a model.pt of ars-train, or a model of the user's own: an architecture with weights, a TorchScript
+or torch.export file, or an ONNX file, which is kept as it is."""
+
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from ars.engine.runners.onnxruntime import OnnxRuntime
+from ars.errors import ArgumentError, ArsError, ModelError
+from ars.export.examples import Examples
+from ars.export.onnx_files import precision_of, read_onnx, silence
+from ars.manifest import NoiseSettings, manifest_beside
+from ars.noise import NoiseKind, family_named, scale_map
+from ars.train.classifiers import Normalize, make_classifier
+from ars.train.model_file import load_model, load_weights, read_weights
+from ars.train.noise_models import IsotropicNoise
+
+__all__ = ["OwnModel", "Source", "open_source"]
+
+Array = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Source:
+    path: Path
+    stem: str
+    shape: tuple[int, ...]
+    classes: tuple[str, ...]
+    noise: NoiseSettings
+    classifier: nn.Module | Path
+    """What to convert, or an ONNX file that is taken as it is."""
+    generator: nn.Module | Path
+    """The same, for the noise."""
+    run: Callable[[Array], Array]
+    """The logits of the model itself, which all that is exported is compared with."""
+    precision: str = "fp32"
+    examples: Examples | None = None
+    training: dict[str, Any] = field(default_factory=dict)
+    """How it was trained, where that is known."""
+    trained: bool = False
+    """Whether the path is a model.pt."""
+
+
+@dataclass(frozen=True)
+class OwnModel:
+    """What a user says of a model that is not from ars-train; None is not said."""
+
+    arch: str | None = None
+    weights: Path | None = None
+    shape: tuple[int, ...] | None = None
+    classes: tuple[str, ...] | None = None
+    pixel_mean: tuple[float, ...] | None = None
+    pixel_deviation: tuple[float, ...] | None = None
+    sigma: float | None = None
+    family: str | None = None
+
+    def refuse(self, path: Path, *names: str) -> None:
+        """Refuse what is said but has no use."""
+        for name in names:
+            if getattr(self, name) is not None:
+                option = f"--{name.replace('_', '-')}"
+                raise ModelError(path, f"{option} is not for it: it says so itself", f"leave {option} out")
+
+    def noise(self) -> NoiseSettings:
+        if self.sigma is None:
+            raise ArgumentError("sigma", None, "a model of your own needs --sigma, the scale of its noise")
+        try:
+            scale_map(self.sigma)
+        except ArgumentError:
+            raise ArgumentError("sigma", self.sigma, "it must be positive and finite") from None
+        return NoiseSettings(family_named(self.family or "gaussian").name, NoiseKind.ISOTROPIC, self.sigma)
+
+    def normalize(self, channels: int) -> Normalize:
+        """What brings pixels to the scale that the model was trained on."""
+        mean, deviation = self.pixel_mean or (0.0,) * channels, self.pixel_deviation or (1.0,) * channels
+        for name, values in (("pixel-mean", mean), ("pixel-deviation", deviation)):
+            if len(values) != channels:
+                raise ArgumentError(name, ",".join(map(str, values)), f"give a number for each of {channels} channels")
+        if not all(value > 0 for value in deviation):
+            raise ArgumentError("pixel-deviation", ",".join(map(str, deviation)), "each must be positive")
+        return Normalize(mean, deviation)
+
+    def names(self, path: Path, classes: int) -> tuple[str, ...]:
+        """The names of so many classes; a single number stands for their count."""
+        given = self.classes or (str(classes),)
+        names = tuple(map(str, range(int(given[0])))) if len(given) == 1 and given[0].isdigit() else given
+        if len(names) != classes:
+            raise ModelError(path, f"it has {classes} classes", f"--classes names {len(names)}")
+        return names
+
+
+def open_source(path: Path | None, own: OwnModel) -> Source:
+    """The model of that path, or the architecture and weights that the user says."""
+    if own.arch is not None:
+        return _open_architecture(path, own)
+    if path is None:
+        raise ArgumentError("model", None, "give a file, or --arch and --weights")
+    if own.weights is not None:
+        raise ArgumentError("weights", own.weights, "they go with --arch")
+    if path.suffix == ".onnx":
+        return _open_onnx(path, own)
+    kind = _kind_of(path)
+    if kind is not None:
+        return _open_program(path, kind, own)
+    own.refuse(path, "shape", "classes", "pixel_mean", "pixel_deviation", "sigma", "family")
+    return _open_trained(path)
+
+
+def _kind_of(path: Path) -> str | None:
+    """TorchScript and torch.export files are archives with members of their own."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = {name.partition("/")[2] for name in archive.namelist()}
+    except (OSError, zipfile.BadZipFile):
+        return None
+    if "models/model.json" in members or "serialized_exported_program.json" in members:
+        return "torch.export"
+    return "TorchScript" if any(name.startswith("code/") for name in members) else None
+
+
+def _open_trained(path: Path) -> Source:
+    settings, model, content = load_model(path)
+    if content["state"] is not None:
+        raise ModelError(path, "its training is not done", "go on with `ars-train --resume`")
+    kept = content["examples"]
+    return Source(
+        path=path,
+        stem=path.stem,
+        shape=settings.shape,
+        classes=settings.classes,
+        noise=NoiseSettings(settings.family, settings.kind, settings.bounds.sigma0),
+        classifier=model.classifier,
+        generator=model.noise,
+        run=_run_by_torch(model.classifier),
+        examples=Examples(kept["x"].numpy(), kept["labels"].numpy()),
+        training=content["training"],
+        trained=True,
+    )
+
+
+def _open_architecture(path: Path | None, own: OwnModel) -> Source:
+    if path is not None:
+        raise ArgumentError("arch", own.arch, f"it goes with --weights, not with the file {path}")
+    if own.arch is None or own.weights is None or own.shape is None or own.classes is None:
+        raise ArgumentError("arch", own.arch, "it goes with --weights, --shape and --classes")
+    noise = own.noise()
+    count = int(own.classes[0]) if len(own.classes) == 1 and own.classes[0].isdigit() else len(own.classes)
+    if count < 2:
+        raise ArgumentError("classes", count, "a classifier has at least two")
+    try:
+        classifier = make_classifier(own.arch, own.shape, count, own.normalize(own.shape[0]))
+    except ArsError:
+        raise
+    except Exception as error:  # torch raises many kinds for sizes that make no network
+        reason = " ".join(str(error).split())[:200]
+        raise ArgumentError("shape", own.shape, f"{own.arch} does not take it ({reason})") from error
+    load_weights(classifier[1], read_weights(own.weights), own.weights)
+    return _from_module(own.weights, classifier, own.shape, own, noise)
+
+
+def _open_program(path: Path, kind: str, own: OwnModel) -> Source:
+    """A TorchScript file, whose code is TorchScript's and not Python's, or a file of torch.export."""
+    noise, shape = own.noise(), own.shape
+    try:
+        with silence():
+            if kind == "TorchScript":
+                shape = _needed_shape(path, shape)
+                module: nn.Module = _from_torchscript(torch.jit.load(path, map_location="cpu").eval(), shape)
+            else:
+                program = torch.export.load(path)
+                found = tuple(program.example_inputs[0][0].shape[1:]) if program.example_inputs else None
+                if shape is not None and found is not None and shape != found:
+                    raise ModelError(path, f"it takes inputs of {found}", f"--shape says {shape}")
+                shape = _needed_shape(path, shape or found)
+                module = program.module()
+    except ArsError:
+        raise
+    except Exception as error:  # both load many kinds of errors
+        reason = " ".join(str(error).split())[:300]
+        raise ModelError(path, f"{kind} cannot load it ({reason})", "save it again, with this torch") from error
+    if own.pixel_mean is not None or own.pixel_deviation is not None:
+        module = nn.Sequential(own.normalize(shape[0]), module)
+    return _from_module(path, module, shape, own, noise)
+
+
+def _needed_shape(path: Path, shape: tuple[int, ...] | None) -> tuple[int, ...]:
+    if shape is None:
+        raise ModelError(path, "it does not say what it takes", "give --shape, like 3,32,32")
+    return shape
+
+
+def _from_torchscript(script: torch.jit.ScriptModule, shape: tuple[int, ...]) -> nn.Module:
+    from torch._export.converter import TS2EPConverter  # what torch.onnx itself advises
+
+    module: nn.Module = TS2EPConverter(script, (torch.zeros(2, *shape),)).convert().module()
+    return module
+
+
+def _from_module(path: Path, module: nn.Module, shape: tuple[int, ...], own: OwnModel, noise: NoiseSettings) -> Source:
+    run = _run_by_torch(module)
+    try:
+        logits = run(np.zeros((2, *shape), np.float32))
+    except Exception as error:  # torch raises many kinds for shapes that do not fit
+        reason = " ".join(str(error).split())[:200]
+        raise ModelError(path, f"it does not take a batch of {shape} ({reason})", "give another --shape") from error
+    if logits.ndim != 2 or logits.shape[1] < 2:
+        raise ModelError(path, f"it gives {logits.shape} for a batch of 2", "it must be logits of batch x classes")
+    names = own.names(path, logits.shape[1])
+    generator = IsotropicNoise(noise.sigma0)
+    return Source(path, path.stem, shape, names, noise, module, generator, run)
+
+
+def _run_by_torch(module: nn.Module) -> Callable[[Array], Array]:
+    def run(batch: Array) -> Array:
+        with torch.no_grad():
+            logits: Array = module(torch.from_numpy(batch)).numpy()
+        return logits
+
+    return run
+
+
+def _open_onnx(path: Path, own: OwnModel) -> Source:
+    own.refuse(path, "shape", "pixel_mean", "pixel_deviation")
+    precision = precision_of(read_onnx(path))
+    runner = OnnxRuntime(path)
+    if None in runner.shape:
+        problem = f"its input has the sides {', '.join(str(side or 'any') for side in runner.shape)}"
+        raise ModelError(path, problem, "export it with a fixed size for all but the batch")
+    shape = tuple(side for side in runner.shape if side is not None)
+    stem = path.stem.removesuffix(f".{precision}")
+    manifest = manifest_beside(path) if own.sigma is None else None
+    if manifest is None:
+        names, noise = own.names(path, runner.classes), own.noise()
+        return Source(path, stem, shape, names, noise, path, IsotropicNoise(noise.sigma0), runner.run, precision)
+    own.refuse(path, "family", "classes")
+    generator = manifest.file("noise", path.parent) or IsotropicNoise(manifest.noise.sigma0)
+    return Source(
+        path,
+        stem,
+        shape,
+        manifest.classes,
+        manifest.noise,
+        path,
+        generator,
+        runner.run,
+        precision,
+        training=manifest.training,
+    )
