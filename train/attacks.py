@@ -28,6 +28,8 @@ class Attack:
             raise ArgumentError("norm", self.norm, "PGD is for the norms 2 and inf")
         if not 0 <= self.epsilon < float("inf"):
             raise ArgumentError("epsilon", self.epsilon, "it must be finite and not negative")
+        if self.steps < 1:
+            raise ArgumentError("steps", self.steps, "it must be at least 1")
 
 
 def clean_loss(classifier: nn.Module) -> Loss:
@@ -36,7 +38,8 @@ def clean_loss(classifier: nn.Module) -> Loss:
 
 
 def noisy_loss(model: SmoothedModel, family: Family, draws: int, *, through_generator: bool) -> Loss:
-    """The expected loss under noise. Gradients flow through the generator, or take its maps as given."""
+    """The expected loss under noise, by fresh draws each time. Gradients flow through the generator, or take its maps
+    as given."""
 
     def loss(x: Tensor, labels: Tensor) -> Tensor:
         mean, scale = model.noise(x if through_generator else x.detach())
@@ -47,12 +50,14 @@ def noisy_loss(model: SmoothedModel, family: Family, draws: int, *, through_gene
 
 
 def pgd(loss: Loss, x: Tensor, labels: Tensor, attack: Attack) -> Tensor:
-    """Inputs in the ball around x, and in [0, 1], that the loss is large at. Starts at x."""
+    """Copies of x in the ball around it, and in [0, 1], that the loss is large at. Starts at x. The model should be in
+    evaluation mode, as it is when it is certified."""
     step = 2.5 * attack.epsilon / attack.steps
     delta = torch.zeros_like(x)
     for _ in range(attack.steps):
-        delta.requires_grad_(True)
-        (gradient,) = torch.autograd.grad(loss(x + delta, labels), delta)
+        with torch.enable_grad():
+            delta.requires_grad_(True)
+            (gradient,) = torch.autograd.grad(loss(x + delta, labels), delta)
         with torch.no_grad():
             if attack.norm == 2:
                 delta = _shorten(delta + step * gradient / _length(gradient).clamp_min(1e-12), attack.epsilon)

@@ -1,16 +1,27 @@
-"""Training data in batches, in an order that seed and epoch decide, with the usual crops and flips."""
+"""Training data in batches, in an order that seed and epoch decide, with the usual crops and flips: in memory, or from
+disk where it is larger than that."""
 
-from collections.abc import Iterator
+import math
+from collections import deque
+from collections.abc import Generator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from random import Random
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ars.data import Dataset
+from ars.data.images import ImageFolder
 from ars.errors import DataError
 
-__all__ = ["Augmentation", "Images", "read_images"]
+__all__ = ["Augmentation", "CroppedImages", "Images", "random_box", "read_images"]
+
+# Threads that read images from disk, and batches that they are ahead.
+READERS = 4
+AHEAD = 2
 
 
 @dataclass(frozen=True)
@@ -45,10 +56,14 @@ class Images:
     def __len__(self) -> int:
         return len(self.x)
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one image."""
+        return tuple(self.x.shape[1:])
+
     def spread(self, most: int) -> "Images":
         """At most so many of them, spread evenly."""
-        number = min(len(self), most)
-        rows = torch.arange(number) * len(self) // number
+        rows = spread(len(self), most)
         return Images(self.x[rows], self.labels[rows])
 
     def pixel_statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -59,27 +74,96 @@ class Images:
         return tuple(pixels.mean(axes, dtype=np.float64).tolist()), tuple(deviation.tolist())
 
     def batches(
-        self, size: int, augmentation: Augmentation, generator: torch.Generator
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        """All whole batches of one epoch, in a random order."""
+        self, size: int, augmentation: Augmentation, generator: torch.Generator, part: slice
+    ) -> Generator[tuple[Tensor, Tensor]]:
+        """All whole batches of one epoch in a random order; of each of them, the images of `part`."""
         order = torch.randperm(len(self), generator=generator)
         for rows in order[: len(self) // size * size].split(size):
-            yield augmentation(self.x[rows], generator), self.labels[rows]
+            yield augmentation(self.x[rows], generator)[part], self.labels[rows][part]
+
+
+class CroppedImages:
+    """A folder of images that stays on disk: each epoch takes another random part of each image, as side x side pixels.
+
+    Threads read ahead while the model is at work. What an image becomes depends on its own random number alone, so the
+    number of threads changes nothing.
+    """
+
+    def __init__(self, folder: ImageFolder, side: int, most: int | None = None) -> None:
+        """Of the folder's images, `most` at most, spread evenly."""
+        self.shape = (3, side, side)
+        self._folder, self._side = folder, side
+        self._rows = spread(len(folder), most)
+        self.labels = torch.tensor(folder.labels)[self._rows]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def pixel_statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """The mean and the deviation of each channel, on the middle of 1,000 images."""
+        return read_images(self._folder, 1000).pixel_statistics()
+
+    def batches(
+        self, size: int, augmentation: Augmentation, generator: torch.Generator, part: slice
+    ) -> Generator[tuple[Tensor, Tensor]]:
+        """All whole batches of one epoch in a random order; of each of them, the images of `part`: no others are read.
+        The augmentation's shift is not used, because the crop is one."""
+        order = torch.randperm(len(self), generator=generator)
+        seeds = torch.randint(2**62, (len(self),), generator=generator)
+        pool = ThreadPoolExecutor(READERS)
+
+        def start(first: int) -> tuple[list[Future[NDArray[np.float32]]], Tensor]:
+            chosen = order[first : first + size][part]
+            numbers = zip(self._rows[chosen].tolist(), seeds[chosen].tolist(), strict=True)
+            return [pool.submit(self._read, row, seed, augmentation.flip) for row, seed in numbers], self.labels[chosen]
+
+        try:
+            starts = range(0, len(self) // size * size, size)
+            under_way = deque(map(start, starts[:AHEAD]))
+            for number in range(len(starts)):
+                images, labels = under_way.popleft()
+                under_way.extend(map(start, starts[number + AHEAD : number + AHEAD + 1]))
+                yield torch.from_numpy(np.stack([image.result() for image in images])), labels
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _read(self, row: int, seed: int, flip: bool) -> NDArray[np.float32]:
+        random = Random(seed)
+        image = self._folder.read_part(row, lambda width, height: random_box(width, height, random), self._side)
+        return image[..., ::-1] if flip and random.random() < 0.5 else image
+
+
+def random_box(width: int, height: int, random: Random) -> tuple[int, int, int, int]:
+    """The usual random part of an image (Szegedy et al., 2015): 8 to 100 % of its area, with sides of up to 4 : 3, as
+    (left, top, right, bottom). Where ten tries do not fit into the image, the square in its middle."""
+    for _ in range(10):
+        area = width * height * random.uniform(0.08, 1)
+        ratio = math.exp(random.uniform(math.log(3 / 4), math.log(4 / 3)))
+        w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+        if 0 < w <= width and 0 < h <= height:
+            left, top = random.randint(0, width - w), random.randint(0, height - h)
+            return left, top, left + w, top + h
+    side = min(width, height)
+    left, top = (width - side) // 2, (height - side) // 2
+    return left, top, left + side, top + side
+
+
+def spread(total: int, most: int | None) -> Tensor:
+    """The numbers of at most so many examples, spread evenly: a folder is in the order of its classes."""
+    number = min(total, most or total)
+    return torch.arange(number) * total // number
 
 
 def read_images(data: Dataset, most: int | None = None) -> Images:
-    """The data, or `most` examples spread evenly over it (a folder is in the order of its classes), as tensors."""
-    number = min(len(data), most or len(data))
-    examples = [data[index * len(data) // number] for index in range(number)]
-    shapes = {example.x.shape for example in examples}
+    """The data, or `most` examples spread evenly over it, as tensors."""
+    examples = [data[index] for index in spread(len(data), most).tolist()]
+    shapes = sorted({example.x.shape for example in examples})
     if len(shapes) > 1:
-        first, second, *_ = sorted(shapes)
-        raise DataError(
-            data.name, f"it has images of {first} and of {second}", "bring them to one size: --resize, --crop"
-        )
+        sizes = f"it has images of {shapes[0]} and of {shapes[1]}"
+        if len({shape[1:] for shape in shapes}) == 1:
+            raise DataError(data.name, f"{sizes}: gray ones among coloured ones", "convert them to one kind")
+        raise DataError(data.name, sizes, "bring them to one size: --resize, --crop")
     if any(example.label is None for example in examples):
         raise DataError(data.name, "it has no labels", "training needs them: an array y, or folders by class")
     labels = torch.tensor([example.label for example in examples])
-    if len(labels.unique()) < 2:
-        raise DataError(data.name, "all of its images are of one class", "training needs at least two")
     return Images(torch.from_numpy(np.stack([example.x for example in examples])), labels)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from ars.errors import ArgumentError, MissingPackage, UnknownName
+from ars.errors import ArgumentError, UnknownName
 
 __all__ = ["Normalize", "make_classifier"]
 
@@ -113,8 +113,12 @@ def make_classifier(arch: str, shape: Sequence[int], classes: int, normalize: No
     else:
         raise UnknownName("architecture", arch, ["cnn", "resnet20", "resnet32", "resnet56", "resnet110", "resnet50"])
     model = nn.Sequential(normalize, body)
-    with torch.no_grad():
-        model.eval()(torch.zeros(1, *shape))  # sizes the lazy layer, and shows at once that the shape fits
+    try:
+        with torch.no_grad():
+            model.eval()(torch.zeros(1, *shape))  # sizes the lazy layer, and shows at once that the shape fits
+    except (RuntimeError, ValueError, TypeError, IndexError, AssertionError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ArgumentError("arch", arch, f"it does not fit inputs of the shape {tuple(shape)} ({reason})") from error
     return model.train()
 
 
@@ -122,7 +126,7 @@ def _from_timm(name: str, channels: int, classes: int) -> nn.Module:
     try:
         import timm
     except ImportError as error:
-        raise MissingPackage("timm", "timm") from error
+        raise ArgumentError("arch", f"timm:{name}", "timm is not installed; run `pip install timm`") from error
     if name not in timm.list_models():
         raise UnknownName("timm model", name, timm.list_models())
     model: nn.Module = timm.create_model(name, pretrained=False, num_classes=classes, in_chans=channels)

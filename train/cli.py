@@ -1,6 +1,6 @@
 """`ars-train`."""
 
-from dataclasses import asdict
+import sys
 from pathlib import Path
 
 import click
@@ -13,7 +13,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 
 @click.command(cls=Command)
 @version_option
-@click.option("--dataset", help="fashion-mnist, an .npz, a folder of images, or CIFAR-10's binary batches.")
+@click.option("--dataset", help="fashion-mnist, an .npz, a folder of images or of .npz, or CIFAR-10's.")
 @click.option("--arch", default="cnn", show_default=True, help="cnn, resnet20 ... resnet110, resnet50, or timm:NAME.")
 @click.option("--noise", "kind", default="input", show_default=True, help="isotropic, dataset or input.")
 @click.option("--family", default="gaussian", show_default=True, help="gaussian, laplace or uniform.")
@@ -30,6 +30,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--weights", type=(float, float, float), default=(1, 1, 0.01), show_default=True, help="Of the losses.")
 @click.option("--shift", type=click.IntRange(0), default=0, help="Move each image by up to so many pixels.")
 @click.option("--flip", is_flag=True, help="Mirror half of the images.")
+@click.option("--random-crop", type=click.IntRange(1), help="Train on random parts of this size, read from disk.")
 @click.option("--max", "most", type=click.IntRange(2), help="Train on at most so many images.")
 @click.option("--resize", type=click.IntRange(1), help="Bring an image's shorter side to this.")
 @click.option("--crop", type=click.IntRange(1), help="Then cut this square from its middle.")
@@ -56,6 +57,7 @@ def main(
     weights: tuple[float, float, float],
     shift: int,
     flip: bool,
+    random_crop: int | None,
     most: int | None,
     resize: int | None,
     crop: int | None,
@@ -71,40 +73,46 @@ def main(
     except ImportError as error:
         raise MissingPackage("torch", "train") from error
     from ars.data import ImageSize
-    from ars.data.splits import open_splits
     from ars.noise import NoiseKind, family_named
-    from ars.train.batches import read_images
-    from ars.train.loop import TrainingPlan, train
-    from ars.train.model_file import ModelSettings, build, check_same, load_weights, read_model_file, read_weights
+    from ars.train.datasets import open_training_data
+    from ars.train.loop import train
+    from ars.train.model_file import ModelSettings, build, load_weights, read_unfinished, start_from
     from ars.train.noise_models import NoiseShape
+    from ars.train.plan import TrainingPlan
+    from ars.train.processes import choose_device, is_first
     from ars.train.progress import TrainingProgress
 
     if dataset is None:
         raise ArgumentError("dataset", None, "say what to train on, like --dataset fashion-mnist")
-    plan = TrainingPlan(epochs, batch, draws, lr, optimizer, schedule, weights, shift, flip, seed)
+    if not output.parent.is_dir():
+        raise ModelError(output, "its folder does not exist", "make it, or choose another --output")
+    if resume and not output.exists():
+        raise ModelError(output, "there is no such file to go on with", "leave --resume out to train anew")
+    plan = TrainingPlan(epochs, batch, draws, lr, optimizer, schedule, weights, shift, flip, random_crop, seed)
     bounds = NoiseShape(sigma0, mean_max, scale_floor, scale_ceiling)
-    chosen = NoiseKind(kind), family_named(family).name
-    training_data, test_data = open_splits(dataset, ImageSize(resize, crop))
-    images, validation = read_images(training_data, most), read_images(test_data, 500)
-    classes = training_data.classes or [str(label) for label in range(int(images.labels.max()) + 1)]
-    settings = ModelSettings(
-        arch, tuple(images.x.shape[1:]), tuple(classes), *images.pixel_statistics(), chosen[1], chosen[0], bounds
-    )
+    noise_kind, noise_family = NoiseKind(kind), family_named(family).name
+    where = choose_device(device)
+    data = open_training_data(dataset, ImageSize(resize, crop), most, random_crop)
+    statistics = data.images.pixel_statistics()
+    settings = ModelSettings(arch, data.images.shape, data.classes, *statistics, noise_family, noise_kind, bounds)
     torch.manual_seed(seed)
     model = build(settings)
-    state = None
+    earlier = None
     if resume:
-        earlier, content = read_model_file(output)
-        check_same(output, asdict(settings), asdict(earlier))
-        check_same(output, asdict(plan), content["training"]["plan"])
-        load_weights(model, content["weights"], output)
-        state = content["state"]
-        if state is None:
-            raise ModelError(output, "its training is done", "give another --output to train anew")
+        earlier = read_unfinished(output, settings, plan, data.fingerprint)
+        load_weights(model, earlier["weights"], output)
     elif init is not None:
-        load_weights(model.classifier, read_weights(init), init)
-    where = torch.device("cuda" if device == "auto" and torch.cuda.is_available() else device.replace("auto", "cpu"))
-    with TrainingProgress(plan.epochs) as progress:
-        for metrics in train(model, settings, plan, images, validation, output, where, state, progress.step):
-            progress.epoch(metrics)
-    click.echo(f"{output}: {metrics.accuracy:.1%} accuracy under noise, min(sigma) {metrics.sigma_min:.3f}")
+        start_from(init, model.classifier)
+    done = 0 if earlier is None else earlier["state"]["epoch"]
+    try:
+        with TrainingProgress(plan.epochs, quiet=not is_first()) as progress:
+            for metrics in train(model, settings, plan, data, output, where, earlier, progress.step):
+                progress.epoch(metrics)
+                done = metrics.epoch
+    except KeyboardInterrupt:
+        held = f"{output} holds epoch {done}; go on from there with --resume" if done else "nothing was written"
+        if is_first():
+            click.echo(f"Stopped: {held}.", err=True)
+        sys.exit(130)
+    if is_first():
+        click.echo(f"{output}: {metrics.accuracy:.1%} accuracy under noise, min(sigma) {metrics.sigma_min:.3f}")

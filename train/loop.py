@@ -1,70 +1,43 @@
 """The training loop: epochs of batches under noise, with a checkpoint and a line of metrics after each."""
 
 import json
-import math
-import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from scipy.special import ndtri
-from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
+from torch import Tensor
 
-from ars.errors import ArgumentError, RunError, UnknownName
-from ars.noise import Family, family_named
-from ars.train.batches import Augmentation, Images
+from ars.errors import ArgumentError, ModelError, RunError
+from ars.noise import family_named
+from ars.train.batches import Augmentation
+from ars.train.datasets import TrainingData
 from ars.train.model_file import ModelSettings, write_model_file
+from ars.train.plan import TrainingPlan, make_optimizer
+from ars.train.processes import Place, fixed_threads, joined
 from ars.train.smoothing import SmoothedModel, standard_noise
+from ars.train.validation import validate
 
-__all__ = ["EpochMetrics", "TrainingPlan", "train"]
+__all__ = ["EpochMetrics", "train"]
 
-OPTIMIZERS = ("adamw", "sgd")
 # How many validation images a model.pt carries.
 EXAMPLES = 128
-SCHEDULES = ("cosine", "step", "constant")
-
-
-@dataclass(frozen=True)
-class TrainingPlan:
-    """How to train. The weights are those of the smoothing, variance and mean loss."""
-
-    epochs: int = 10
-    batch: int = 128
-    draws: int = 5
-    learning_rate: float = 1e-3
-    optimizer: str = "adamw"
-    schedule: str = "cosine"
-    weights: tuple[float, float, float] = (1.0, 1.0, 0.01)
-    shift: int = 0
-    flip: bool = False
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name, value in (("epochs", self.epochs), ("batch", self.batch), ("draws", self.draws)):
-            if value < 1:
-                raise ArgumentError(name, value, "it must be at least 1")
-        if not 0 < self.learning_rate < math.inf:
-            raise ArgumentError("lr", self.learning_rate, "it must be positive and finite")
-        for what, name, known in (("optimizer", self.optimizer, OPTIMIZERS), ("schedule", self.schedule, SCHEDULES)):
-            if name not in known:
-                raise UnknownName(what, name, known)
 
 
 @dataclass(frozen=True)
 class EpochMetrics:
+    """One epoch: the mean losses of its steps, and the scores of the model after it (train/validation.py)."""
+
     epoch: int
     loss: float
     smoothing: float
     variance: float
     mean: float
     accuracy: float
-    """On the validation images, under noise."""
     radius: float
-    """An estimate of the average certified radius there, from few draws and without confidence bounds."""
     sigma_min: float
     mean_norm: float
     seconds: float
@@ -74,122 +47,144 @@ def train(
     model: SmoothedModel,
     settings: ModelSettings,
     plan: TrainingPlan,
-    images: Images,
-    validation: Images,
+    data: TrainingData,
     out: Path,
     device: torch.device,
-    state: dict[str, Any] | None = None,
+    earlier: dict[str, Any] | None = None,
     on_step: Callable[[int, int, float], None] = lambda done, total, loss: None,
 ) -> Iterator[EpochMetrics]:
-    """Train, and write `out` after each epoch. With `state`, go on where a checkpoint stopped.
+    """Train, and write `out` after each epoch. With the content of an `earlier` checkpoint, go on from there.
 
-    Order, augmentation and noise of an epoch come from seed and epoch alone, so a run that goes on from a checkpoint
-    ends with the weights of one that was never stopped (on a CPU).
+    Order, augmentation and noise of an epoch come from seed and epoch alone, and a run that goes on has the threads
+    that it was begun with; so on a CPU it ends with the weights of one that was never stopped.
     """
-    family, (rank, world) = family_named(settings.family), _place()
-    model.to(device)
-    wrapped: nn.Module = DistributedDataParallel(model) if world > 1 else model
-    steps_an_epoch = len(images) // plan.batch
-    if steps_an_epoch == 0:
-        raise ArgumentError("batch", plan.batch, f"there are only {len(images)} images to train on")
-    optimizer, schedule = _optimizer(model, plan, plan.epochs * steps_an_epoch)
-    first = 0
-    if state is not None:
-        optimizer.load_state_dict(state["optimizer"])
-        schedule.load_state_dict(state["schedule"])
-        first = int(state["epoch"])
-    for epoch in range(first, plan.epochs):
+    threads = torch.get_num_threads() if earlier is None else int(earlier["training"]["threads"])
+    with fixed_threads(threads), joined(device) as place:
+        run = _Run(model, settings, plan, data, out, device, place)
+        first = 0 if earlier is None else run.restore(earlier["state"])
+        for epoch in range(first, plan.epochs):
+            yield run.epoch(epoch, on_step)
+
+
+class _Run:
+    def __init__(
+        self,
+        model: SmoothedModel,
+        settings: ModelSettings,
+        plan: TrainingPlan,
+        data: TrainingData,
+        out: Path,
+        device: torch.device,
+        place: Place,
+    ) -> None:
+        self._settings, self._plan, self._data, self._out = settings, plan, data, out
+        self._device, self._place = device, place
+        self._steps = len(data.images) // plan.batch
+        if self._steps == 0:
+            raise ArgumentError("batch", plan.batch, f"there are only {len(data.images)} images to train on")
+        if plan.batch < place.world:
+            raise ArgumentError("batch", plan.batch, f"each of the {place.world} processes needs an image of it")
+        self._model = model.to(device)
+        if device.type == "cuda":
+            model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack it
+        self._wrapped = place.wrap(model, device)
+        self._optimizer, self._schedule = make_optimizer(model, plan, plan.epochs * self._steps)
+        self._scaler = torch.amp.GradScaler(device.type, enabled=device.type == "cuda")
+        self._metrics: list[EpochMetrics] = []
+
+    def restore(self, state: dict[str, Any]) -> int:
+        """Take up the state of a checkpoint; the number of epochs that are done."""
+        try:
+            self._optimizer.load_state_dict(state["optimizer"])
+            self._schedule.load_state_dict(state["schedule"])
+            if state["scaler"]:
+                self._scaler.load_state_dict(state["scaler"])
+            self._metrics = [EpochMetrics(**metrics) for metrics in state["metrics"]]
+            done = int(state["epoch"])
+        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            problem = f"its state cannot be gone on from ({error})"
+            raise ModelError(self._out, problem, "leave --resume out to train anew") from error
+        if self._place.rank == 0:  # what was written after the checkpoint is done again
+            self._write_metrics(self._metrics, "w")
+        return done
+
+    def epoch(self, epoch: int, on_step: Callable[[int, int, float], None]) -> EpochMetrics:
         start = time.perf_counter()
-        generator = torch.Generator().manual_seed(plan.seed * 2**20 + epoch)
-        wrapped.train()
         sums = torch.zeros(4)
-        batches = images.batches(plan.batch, Augmentation(plan.shift, plan.flip), generator)
-        for step, (x, labels) in enumerate(batches, epoch * steps_an_epoch + 1):
-            z = standard_noise(family, x, plan.draws, generator)
-            part = slice(rank * len(x) // world, (rank + 1) * len(x) // world)  # the same batch, shared out
-            losses = _step(wrapped, optimizer, plan, x[part].to(device), labels[part].to(device), z[:, part].to(device))
-            schedule.step()
-            sums += losses
-            on_step(step, plan.epochs * steps_an_epoch, float(losses[0]))
-            if not torch.isfinite(sums).all():
-                kept = f"{out} holds epoch {epoch}" if epoch else "nothing was written"
-                raise RunError(f"the loss is not finite in epoch {epoch + 1}; {kept}; try a smaller --lr")
-        loss, smoothing, variance, mean = (sums / steps_an_epoch).tolist()
-        scores = _validate(model, family, validation, device)
+        self._wrapped.train()
+        with closing(self._batches(epoch)) as batches:
+            for step, (x, labels, z) in enumerate(batches, epoch * self._steps + 1):
+                losses = self._step(x, labels, z)
+                sums += losses
+                on_step(step, self._plan.epochs * self._steps, float(losses[0]))
+                self._check_finite("loss is", losses, epoch=epoch)
+        self._check_finite("weights are", *self._model.state_dict().values(), epoch=epoch)
+        loss, smoothing, variance, mean = (sums / self._steps).tolist()
+        scores = validate(self._model, family_named(self._settings.family), self._data.validation, self._device)
         seconds = time.perf_counter() - start
-        metrics = EpochMetrics(epoch + 1, loss, smoothing, variance, mean, **scores, seconds=seconds)
-        if rank == 0:
-            done = epoch + 1 == plan.epochs
-            progress = {"epoch": epoch + 1, "optimizer": optimizer.state_dict(), "schedule": schedule.state_dict()}
-            record = {"plan": asdict(plan), "metrics": asdict(metrics)}
-            examples = validation.spread(EXAMPLES)
-            write_model_file(out, settings, model, record, examples, None if done else progress)
-            with out.with_suffix(".metrics.jsonl").open("a" if epoch else "w") as file:
-                file.write(json.dumps(asdict(metrics)) + "\n")
-        yield metrics
+        metrics = EpochMetrics(epoch + 1, loss, smoothing, variance, mean, **asdict(scores), seconds=seconds)
+        self._metrics.append(metrics)
+        if self._place.rank == 0:
+            self._write_checkpoint()
+            self._write_metrics([metrics], "a" if epoch else "w")
+        return metrics
 
+    def _batches(self, epoch: int) -> Generator[tuple[Tensor, Tensor, Tensor]]:
+        """This process's part of each batch, with its noise. On a CPU the parts are of the very noise that one process
+        draws; a GPU draws its own, faster than noise could be brought there."""
+        plan, family, place = self._plan, family_named(self._settings.family), self._place
+        seed = plan.seed * 2**20 + epoch
+        generator, part = torch.Generator().manual_seed(seed), place.part(plan.batch)
+        on_device = torch.Generator(self._device).manual_seed(seed + (place.rank << 52))
+        whole = torch.empty(plan.batch, *self._settings.shape)
+        augmentation = Augmentation(plan.shift, plan.flip)
+        with closing(self._data.images.batches(plan.batch, augmentation, generator, part)) as batches:
+            for x, labels in batches:
+                if self._device.type == "cuda":
+                    x = x.to(self._device, memory_format=torch.channels_last)
+                    yield x, labels.to(self._device), standard_noise(family, x, plan.draws, on_device)
+                else:
+                    yield x, labels, standard_noise(family, whole, plan.draws, generator)[:, part]
 
-def _place() -> tuple[int, int]:
-    """This process's rank, and how many there are (torchrun)."""
-    if "WORLD_SIZE" not in os.environ or int(os.environ["WORLD_SIZE"]) == 1:
-        return 0, 1
-    if not torch.distributed.is_initialized():
-        torch.distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
-    return torch.distributed.get_rank(), torch.distributed.get_world_size()
+    def _step(self, x: Tensor, labels: Tensor, z: Tensor) -> Tensor:
+        """One step of the optimizer; the losses over the whole batch, for the record."""
+        with torch.autocast(self._device.type, enabled=self._device.type == "cuda"):
+            losses = self._wrapped(x, labels, z)
+            total = losses.total(self._plan.weights)
+        weight = self._place.weight(len(x), self._plan.batch)
+        self._optimizer.zero_grad()
+        self._scaler.scale(total * weight).backward()
+        self._scaler.step(self._optimizer)
+        self._scaler.update()
+        self._schedule.step()
+        values = torch.stack([total, losses.smoothing, losses.variance, losses.mean]).detach().float()
+        return self._place.average(values * weight).cpu()
 
+    def _check_finite(self, what: str, *tensors: Tensor, epoch: int) -> None:
+        """The checkpoint of an earlier epoch is not overwritten with what has gone wrong."""
+        if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors):
+            kept = f"{self._out} holds epoch {epoch}" if epoch else "nothing was written"
+            raise RunError(f"the {what} not finite in epoch {epoch + 1}; {kept}; try a smaller --lr")
 
-def _optimizer(
-    model: nn.Module, plan: TrainingPlan, total: int
-) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler]:
-    if plan.optimizer == "sgd":
-        optimizer: torch.optim.Optimizer = torch.optim.SGD(
-            model.parameters(), plan.learning_rate, momentum=0.9, weight_decay=5e-4, nesterov=True
-        )
-    else:
-        optimizer = torch.optim.AdamW(model.parameters(), plan.learning_rate, weight_decay=1e-4)
+    def _write_checkpoint(self) -> None:
+        done = len(self._metrics)
+        state = {
+            "epoch": done,
+            "optimizer": self._optimizer.state_dict(),
+            "schedule": self._schedule.state_dict(),
+            "scaler": self._scaler.state_dict(),
+            "metrics": [asdict(metrics) for metrics in self._metrics],
+        }
+        record = {
+            "plan": asdict(self._plan),
+            "data": self._data.fingerprint,
+            "threads": torch.get_num_threads(),
+            "metrics": asdict(self._metrics[-1]),
+        }
+        examples = self._data.validation.spread(EXAMPLES)
+        finished = done == self._plan.epochs
+        write_model_file(self._out, self._settings, self._model, record, examples, None if finished else state)
 
-    def factor(step: int) -> float:
-        if plan.schedule == "cosine":
-            return 0.5 * (1 + math.cos(math.pi * min(step, total) / total))
-        if plan.schedule == "step":  # a tenth after each third
-            return 0.1 ** (3 * step // total)
-        return 1.0
-
-    return optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
-
-
-def _step(
-    model: nn.Module, optimizer: torch.optim.Optimizer, plan: TrainingPlan, x: Tensor, labels: Tensor, z: Tensor
-) -> Tensor:
-    """One step of the optimizer; the losses, for the record."""
-    if x.is_cuda:
-        x = x.contiguous(memory_format=torch.channels_last)
-    with torch.autocast("cuda", enabled=x.is_cuda):
-        losses = model(x, labels, z)
-        total = losses.total(plan.weights)
-    optimizer.zero_grad()
-    total.backward()
-    optimizer.step()
-    return torch.stack([total, losses.smoothing, losses.variance, losses.mean]).detach().float().cpu()
-
-
-@torch.no_grad()
-def _validate(model: SmoothedModel, family: Family, images: Images, device: torch.device) -> dict[str, float]:
-    """How the model does under noise: 16 draws of each validation image."""
-    model.eval()
-    draws, generator = 16, torch.Generator().manual_seed(0)
-    right, radii, smallest, norms = 0.0, 0.0, 0.0, 0.0
-    for x, labels in zip(images.x.split(64), images.labels.split(64), strict=True):
-        z = standard_noise(family, x, draws, generator).to(device)
-        x, labels = x.to(device), labels.to(device)
-        mean, scale = model.noise(x)
-        logits = model.classifier((x + mean + scale * z).flatten(0, 1)).reshape(draws, len(x), -1)
-        hits = (logits.argmax(-1) == labels).sum(0)
-        sigma = scale.flatten(1).amin(1)
-        share = ((hits + 0.5) / (draws + 1)).clamp_min(0.5)
-        right += float(hits.sum()) / draws
-        radii += float((sigma.cpu() * torch.from_numpy(ndtri(share.cpu().double().numpy()))).sum())
-        smallest += float(sigma.sum())
-        norms += float(mean.flatten(1).norm(dim=1).sum())
-    n = len(images)
-    return {"accuracy": right / n, "radius": radii / n, "sigma_min": smallest / n, "mean_norm": norms / n}
+    def _write_metrics(self, epochs: list[EpochMetrics], mode: str) -> None:
+        with self._out.with_suffix(".metrics.jsonl").open(mode) as file:
+            file.writelines(json.dumps(asdict(metrics)) + "\n" for metrics in epochs)

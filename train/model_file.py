@@ -20,21 +20,24 @@ from ars.noise import NoiseKind, family_named
 from ars.train.batches import Images
 from ars.train.classifiers import Normalize, make_classifier
 from ars.train.noise_models import NoiseShape, make_noise
+from ars.train.plan import TrainingPlan
 from ars.train.smoothing import SmoothedModel
 
 __all__ = [
     "FORMAT",
     "ModelSettings",
     "build",
-    "check_same",
     "load_model",
     "load_weights",
     "read_model_file",
-    "read_weights",
+    "read_unfinished",
+    "start_from",
     "write_model_file",
 ]
 
 FORMAT = 1
+# What a resume needs.
+STATE = ("epoch", "optimizer", "schedule", "scaler", "metrics")
 
 
 @dataclass(frozen=True)
@@ -83,9 +86,10 @@ def write_model_file(
         torch.save(content, partial)
         os.replace(partial, path)
     except (OSError, RuntimeError) as error:
-        partial.unlink(missing_ok=True)
         kept = "the earlier checkpoint is kept" if path.exists() else "nothing was written"
         raise RunError(f"{path}: it cannot be written ({error}); make room, and --resume: {kept}") from error
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def _load(path: Path, data: bytes | None = None) -> Any:
@@ -104,15 +108,19 @@ def _load(path: Path, data: bytes | None = None) -> Any:
         raise ModelError(path, f"it is not a PyTorch file ({reason})", "give a model.pt or a state_dict") from error
 
 
-def read_weights(path: Path) -> dict[str, torch.Tensor]:
-    """The weights of a classifier, from a model.pt or from a state_dict."""
+def start_from(path: Path, classifier: nn.Module) -> None:
+    """Load the weights of a classifier, from a model.pt or a state_dict. One without our normalisation, as other
+    projects write it, is for the network behind it."""
     content = _load(path)
     if isinstance(content, dict) and "format" in content:
+        _, content = read_model_file(path)
         prefix = "classifier."
-        return {k.removeprefix(prefix): v for k, v in content["weights"].items() if k.startswith(prefix)}
-    if not isinstance(content, dict) or not all(isinstance(value, torch.Tensor) for value in content.values()):
+        weights = {k.removeprefix(prefix): v for k, v in content["weights"].items() if k.startswith(prefix)}
+    elif isinstance(content, dict) and all(isinstance(value, torch.Tensor) for value in content.values()):
+        weights = content
+    else:
         raise ModelError(path, "it is neither a model.pt nor a state_dict", "save model.state_dict()")
-    return content
+    load_weights(classifier if "0.mean" in weights else classifier.get_submodule("1"), weights, path)
 
 
 def read_model_file(path: Path, data: bytes | None = None) -> tuple[ModelSettings, dict[str, Any]]:
@@ -170,9 +178,26 @@ def load_weights(model: nn.Module, weights: dict[str, torch.Tensor], path: Path)
     model.load_state_dict(weights)
 
 
-def check_same(path: Path, given: dict[str, Any], stored: dict[str, Any]) -> None:
-    """Refuse to go on with other settings than the file was begun with."""
-    for name, value in given.items():
-        if value != stored[name]:
-            problem = f"it was begun with {name} = {stored[name]}, and this run has {value}"
-            raise ModelError(path, problem, "give the same settings, or leave --resume out")
+def read_unfinished(path: Path, settings: ModelSettings, plan: TrainingPlan, data: str) -> dict[str, Any]:
+    """The content of a checkpoint that a run with these settings, on the data of that fingerprint, goes on from."""
+    earlier, content = read_model_file(path)
+    training = content["training"]
+    if not isinstance(training, dict) or not {"plan", "data", "threads"} <= training.keys():
+        raise ModelError(path, "another version of ars-train began it", "leave --resume out to train anew")
+    if training["data"] != data:
+        raise ModelError(path, "it was begun with other data", "give the same data, or leave --resume out")
+    for given, stored in (
+        (dataclasses.asdict(settings), dataclasses.asdict(earlier)),
+        (dataclasses.asdict(plan), training["plan"]),
+    ):
+        for name, value in given.items():
+            if value != stored.get(name):
+                problem = f"it was begun with {name} = {stored.get(name)}, and this run has {value}"
+                raise ModelError(path, problem, "give the same settings, or leave --resume out")
+    state = content["state"]
+    if state is None:
+        raise ModelError(path, "its training is done", "give another --output to train anew")
+    missing = [name for name in STATE if not isinstance(state, dict) or name not in state]
+    if missing:
+        raise ModelError(path, f"its state has no {missing[0]!r}", "leave --resume out to train anew")
+    return content

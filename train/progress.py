@@ -13,13 +13,12 @@ __all__ = ["TrainingProgress"]
 
 
 class TrainingProgress:
-    def __init__(self, epochs: int) -> None:
-        self._epochs = epochs
+    def __init__(self, epochs: int, *, quiet: bool = False) -> None:
+        self._epochs, self._quiet = epochs, quiet
         columns = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
         console = Console(stderr=True)
-        self._bar = Progress(
-            *columns, TimeRemainingColumn(), console=console, transient=True, disable=not sys.stderr.isatty()
-        )
+        hidden = quiet or not sys.stderr.isatty()
+        self._bar = Progress(*columns, TimeRemainingColumn(), console=console, transient=True, disable=hidden)
         self._task = self._bar.add_task("", total=None)
 
     def step(self, done: int, total: int, loss: float) -> None:
@@ -27,6 +26,8 @@ class TrainingProgress:
         self._bar.update(self._task, completed=done, total=total, description=f"loss {loss:.3f}")
 
     def epoch(self, metrics: EpochMetrics) -> None:
+        if self._quiet:
+            return
         parts = (
             f"epoch {metrics.epoch}/{self._epochs}: loss {metrics.loss:.3f} (smoothing {metrics.smoothing:.3f}, "
             f"variance {metrics.variance:.4f}, mean {metrics.mean:.2f}), accuracy under noise {metrics.accuracy:.1%}, "

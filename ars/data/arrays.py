@@ -1,5 +1,6 @@
 """Arrays in an .npz file: x (n, ...) and, if there, y (n,)."""
 
+import lzma
 import zipfile
 import zlib
 from pathlib import Path
@@ -13,13 +14,15 @@ from ars.errors import DataError, FileError
 
 __all__ = ["Npz", "read_npz"]
 
+_BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError)
+
 
 def read_npz(path: Path, error: type[FileError]) -> dict[str, NDArray[np.generic]]:
     """The arrays of an .npz file. Nothing in it is run."""
     try:
         with np.load(path, allow_pickle=False) as arrays:
             return {name: np.asarray(arrays[name]) for name in arrays}
-    except (OSError, ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error) as reason:
+    except (*_BROKEN, OSError, ValueError, TypeError, AttributeError, EOFError, NotImplementedError) as reason:
         raise error(path, f"it cannot be read ({reason})", "write it again with numpy.savez") from reason
 
 

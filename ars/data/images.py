@@ -2,6 +2,7 @@
 
 import hashlib
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,9 @@ from ars.errors import DataError
 __all__ = ["IMAGE_SUFFIXES", "ImageFolder", "OneImage"]
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg")
+
+Box = tuple[int, int, int, int]
+"""(left, top, right, bottom), in pixels."""
 
 
 class ImageFolder:
@@ -44,6 +48,19 @@ class ImageFolder:
     def __getitem__(self, index: int) -> Example:
         file, label = self._files[index]
         return Example(_read_image(file, self._size), label)
+
+    @property
+    def labels(self) -> list[int]:
+        """Of all images, without reading them."""
+        return [label for _, label in self._files]
+
+    def read_part(self, index: int, box: Callable[[int, int], Box], side: int) -> NDArray[np.float32]:
+        """The part of a coloured image inside box(width, height), as side x side pixels. Threads may call it."""
+
+        def cut(image: Image.Image) -> Image.Image:
+            return image.resize((side, side), Image.Resampling.BILINEAR, box=box(*image.size))
+
+        return _decode(self._files[index][0], 3, cut)
 
     def fingerprint(self) -> str:
         # Not the contents, which may be gigabytes: each certified input's content is hashed in its own record.
@@ -84,14 +101,20 @@ def _read_classes(file: Path, folders: list[str], path: Path) -> list[str]:
 
 
 def _read_image(path: Path, size: ImageSize) -> NDArray[np.float32]:
+    with warnings.catch_warnings(action="ignore"):
+        return _decode(path, size.channels, lambda image: _fit(image, size))
+
+
+def _decode(path: Path, channels: int | None, fit: Callable[[Image.Image], Image.Image]) -> NDArray[np.float32]:
     try:
-        with warnings.catch_warnings(action="ignore"), Image.open(path) as file:
+        with Image.open(path) as file:
             if file.mode.startswith(("I", "F")):
                 raise ValueError(f"its pixels are of mode {file.mode}, and only 8 bits a channel are read")
-            gray = size.channels == 1 or (size.channels is None and file.mode in ("L", "LA", "1"))
-            values = np.asarray(_fit(file.convert("L" if gray else "RGB"), size))
+            gray = channels == 1 or (channels is None and file.mode in ("L", "LA", "1"))
+            values = np.asarray(fit(file.convert("L" if gray else "RGB")))
     except (OSError, UnidentifiedImageError, Image.DecompressionBombError, SyntaxError, ValueError) as error:
-        raise DataError(path, f"it cannot be used ({error})", "replace it, or pass --on-error skip") from error
+        fix = "replace it, or, to ars-engine, pass --on-error skip"
+        raise DataError(path, f"it cannot be used ({error})", fix) from error
     return to_pixels(values[np.newaxis] if values.ndim == 2 else values.transpose(2, 0, 1), path)
 
 

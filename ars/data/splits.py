@@ -3,9 +3,11 @@
 from pathlib import Path
 
 from ars.data import Dataset, Example, ImageSize, open_data
+from ars.data.arrays import Npz
 from ars.data.cifar import CifarBatch
 from ars.data.idx import fashion_mnist
 from ars.data.images import ImageFolder
+from ars.errors import DataError
 
 __all__ = ["Part", "open_splits"]
 
@@ -28,8 +30,14 @@ class Part:
 
 
 def open_splits(spec: str, size: ImageSize) -> tuple[Dataset, Dataset]:
-    """The training and the test data of: fashion-mnist; CIFAR-10's folder of binary batches; a folder with the folders
-    train and test (or val); and of anything else that open_data reads, every tenth example for the test."""
+    """The training and the test data of:
+
+    - fashion-mnist;
+    - CIFAR-10's folder of binary batches;
+    - a folder with the folders train and test (or val), each with a folder of images for each class;
+    - a folder with train.npz and one other .npz, which is the test data (examples/fashion-mnist is one);
+    - anything else that open_data reads: every tenth example is for the test.
+    """
     path = Path(spec)
     if spec == "fashion-mnist":
         return fashion_mnist("train"), fashion_mnist("test")
@@ -38,6 +46,20 @@ def open_splits(spec: str, size: ImageSize) -> tuple[Dataset, Dataset]:
     for test in ("test", "val"):
         if (path / "train").is_dir() and (path / test).is_dir():
             return ImageFolder(path / "train", size), ImageFolder(path / test, size)
+    if (path / "train.npz").exists():
+        return Npz(path / "train.npz"), _test_arrays(path)
     whole = open_data(spec, size)
+    if len(whole) < 10:
+        raise DataError(
+            whole.name, f"it has {len(whole)} examples, too few to keep every tenth for the test", "add more"
+        )
     ids = range(len(whole))
     return Part(whole, [i for i in ids if i % 10 != 9]), Part(whole, [i for i in ids if i % 10 == 9])
+
+
+def _test_arrays(folder: Path) -> Npz:
+    others = sorted(file for file in folder.glob("*.npz") if file.name != "train.npz")
+    if len(others) != 1:
+        problem = f"beside train.npz it has {len(others)} other .npz files"
+        raise DataError(folder, problem, "have one there, which is the test data")
+    return Npz(others[0])

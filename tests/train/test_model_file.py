@@ -41,7 +41,7 @@ def test_a_model_comes_back_as_it_was_written_ready_to_run(file):
         ({"width": 3}, "its settings cannot be read"),
         ({"shape": 12}, "its settings cannot be read"),
         ({"shape": ()}, "its settings make no model"),
-        ({"shape": (1, -3, 12)}, "its settings make no model"),
+        ({"shape": (1, -3, 12)}, "it does not fit inputs of the shape"),
         ({"pixel_mean": ("a",)}, "its settings make no model"),
         ({"arch": "renset20"}, "did you mean 'resnet20'"),
         ({"arch": "resnet20"}, "its tensor '.*' is missing"),

@@ -1,0 +1,25 @@
+import numpy as np
+import pytest
+import torch
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    """Two classes that are easy to tell apart: bright on the left, bright on the right."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 400)
+    x = rng.random((400, 1, 12, 12), dtype=np.float32) * 0.3
+    for image, label in zip(x, y, strict=True):
+        image[..., 6 * label : 6 * label + 6] += 0.7
+    np.savez("data.npz", x=x, y=y)
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """torch's threads, which sums depend on, are not what another test left."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

@@ -1,0 +1,68 @@
+"""How to train: the settings that decide a run, and the optimizer and learning rates that they ask for."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.optim import SGD, AdamW, Optimizer
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler
+
+from ars.errors import ArgumentError, UnknownName
+
+__all__ = ["TrainingPlan", "make_optimizer"]
+
+OPTIMIZERS = ("adamw", "sgd")
+SCHEDULES = ("cosine", "step", "constant")
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """How to train. The weights are those of the smoothing, variance and mean loss."""
+
+    epochs: int = 10
+    batch: int = 128
+    draws: int = 5
+    learning_rate: float = 1e-3
+    optimizer: str = "adamw"
+    schedule: str = "cosine"
+    weights: tuple[float, float, float] = (1.0, 1.0, 0.01)
+    shift: int = 0
+    flip: bool = False
+    random_crop: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, value in (("epochs", self.epochs), ("batch", self.batch), ("draws", self.draws)):
+            if value < 1:
+                raise ArgumentError(name, value, "it must be at least 1")
+        if not 0 < self.learning_rate < math.inf:
+            raise ArgumentError("lr", self.learning_rate, "it must be positive and finite")
+        if not all(0 <= weight < math.inf for weight in self.weights) or not any(self.weights):
+            raise ArgumentError(
+                "weights", self.weights, "they must be finite and not negative, and one of them positive"
+            )
+        if self.random_crop is not None and self.shift:
+            raise ArgumentError("shift", self.shift, "a random crop moves the image already; leave one of them out")
+        for what, name, known in (("optimizer", self.optimizer, OPTIMIZERS), ("schedule", self.schedule, SCHEDULES)):
+            if name not in known:
+                raise UnknownName(what, name, known)
+
+
+def make_optimizer(model: nn.Module, plan: TrainingPlan, steps: int) -> tuple[Optimizer, LRScheduler]:
+    """The optimizer, and its learning rate over so many steps."""
+    if plan.optimizer == "sgd":
+        optimizer: torch.optim.Optimizer = SGD(
+            model.parameters(), plan.learning_rate, momentum=0.9, weight_decay=5e-4, nesterov=True
+        )
+    else:
+        optimizer = AdamW(model.parameters(), plan.learning_rate, weight_decay=1e-4)
+
+    def factor(step: int) -> float:
+        if plan.schedule == "cosine":
+            return 0.5 * (1 + math.cos(math.pi * min(step, steps) / steps))
+        if plan.schedule == "step":  # a tenth after each third
+            return 0.1 ** (3 * step // steps)
+        return 1.0
+
+    return optimizer, LambdaLR(optimizer, factor)

@@ -1,0 +1,93 @@
+"""Where a run computes: its device, its threads, and the other processes that `torchrun` started with it."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, distributed, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from ars.errors import ArgumentError, UnknownName
+
+__all__ = ["Place", "choose_device", "fixed_threads", "is_first", "joined"]
+
+
+def choose_device(name: str) -> torch.device:
+    """The device of that name: auto, cpu or cuda. Each process of torchrun has a GPU of its own."""
+    if name not in ("auto", "cpu", "cuda"):
+        raise UnknownName("device", name, ("auto", "cpu", "cuda"))
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ArgumentError("device", name, "torch finds no CUDA GPU here; use --device cpu")
+    if name == "cpu" or not torch.cuda.is_available():
+        return torch.device("cpu")
+    number, local = torch.cuda.device_count(), int(os.environ.get("LOCAL_RANK", "0"))
+    if local >= number:
+        raise ArgumentError("device", name, f"there are more processes than the {number} GPUs here; start one for each")
+    torch.cuda.set_device(local)
+    return torch.device("cuda", local)
+
+
+def is_first() -> bool:
+    """Whether this process is the one that speaks and writes files."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+@contextmanager
+def fixed_threads(number: int) -> Iterator[None]:
+    """torch computes with so many threads. Their number decides the order of its sums, so the last bits of weights."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@dataclass(frozen=True)
+class Place:
+    """This process among those that train one model."""
+
+    rank: int = 0
+    world: int = 1
+
+    def part(self, batch: int) -> slice:
+        """Its images of a batch; two processes have equally many, or one has one more."""
+        return slice(self.rank * batch // self.world, (self.rank + 1) * batch // self.world)
+
+    def wrap(self, model: nn.Module, device: torch.device) -> nn.Module:
+        """The model with gradients that are averaged over the processes.
+
+        On CUDA, batch normalisation takes its statistics from the whole batch, as one process would. On a CPU torch
+        cannot do that: each process normalises by its own part, and the first one's running statistics are kept.
+        """
+        if self.world == 1:
+            return model
+        if device.type == "cuda":
+            model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+        return DistributedDataParallel(model)
+
+    def weight(self, images: int, batch: int) -> float:
+        """What a loss, a mean over this process's images, counts in the average over the processes."""
+        return images * self.world / batch
+
+    def average(self, values: Tensor) -> Tensor:
+        """The average of the processes' values."""
+        if self.world > 1:
+            distributed.all_reduce(values)
+        return values / self.world
+
+
+@contextmanager
+def joined(device: torch.device) -> Iterator[Place]:
+    """Join the processes that torchrun started, and leave them in the end."""
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    if world == 1:
+        yield Place()
+        return
+    distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield Place(distributed.get_rank(), world)
+    finally:
+        distributed.destroy_process_group()
