@@ -10,6 +10,8 @@ import pytest
 import torch
 from train_runs import TRAIN, arguments, interrupt, run, same, train, weights
 
+from ars.data.arrays import read_npz
+from ars.errors import DataError
 from ars.train.model_file import load_model, read_model_file
 
 pytestmark = pytest.mark.usefixtures("data")
@@ -121,7 +123,7 @@ def test_init_starts_from_the_weights_of_a_model_or_a_state_dict():
 
 
 def test_a_folder_with_train_npz_and_another_one_is_training_and_test_data():
-    arrays = np.load("data.npz")
+    arrays = read_npz(Path("data.npz"), DataError)
     Path("folder").mkdir()
     np.savez("folder/train.npz", x=arrays["x"][:300], y=arrays["y"][:300])
     np.savez("folder/images.npz", x=arrays["x"][300:], y=arrays["y"][300:])

@@ -12,6 +12,8 @@ from click.testing import CliRunner
 from PIL import Image
 from train_runs import interrupt, refused, train
 
+from ars.data.arrays import read_npz
+from ars.errors import DataError
 from ars.train.cli import main
 
 pytestmark = pytest.mark.usefixtures("data")
@@ -126,7 +128,7 @@ def test_a_resume_with_other_settings_or_other_data_or_of_a_finished_run_is_refu
     refused(train("--resume", "--lr", "0.5", epochs=1), "it was begun with learning_rate = 0.001, and this run has 0.5")
     refused(train("--resume", epochs=1, kind="dataset"), "it was begun with kind = input, and this run has dataset")
     refused(train("--resume", "--max", "300", epochs=1), "model.pt: it was begun with other data")
-    arrays = np.load("data.npz")
+    arrays = read_npz(Path("data.npz"), DataError)
     np.savez("data.npz", x=arrays["x"], y=1 - arrays["y"])
     refused(train("--resume", epochs=1), "model.pt: it was begun with other data; give the same data")
     assert Path("model.pt").read_bytes() == before
