@@ -19,7 +19,7 @@ from ars.export.onnx_files import precision_of, read_onnx, silence
 from ars.manifest import NoiseSettings, manifest_beside
 from ars.noise import NoiseKind, family_named, scale_map
 from ars.train.classifiers import Normalize, make_classifier
-from ars.train.model_file import load_model, load_weights, read_weights
+from ars.train.model_file import load_model, start_from
 from ars.train.noise_models import IsotropicNoise
 
 __all__ = ["OwnModel", "Source", "open_source"]
@@ -161,7 +161,7 @@ def _open_architecture(path: Path | None, own: OwnModel) -> Source:
     except Exception as error:  # torch raises many kinds for sizes that make no network
         reason = " ".join(str(error).split())[:200]
         raise ArgumentError("shape", own.shape, f"{own.arch} does not take it ({reason})") from error
-    load_weights(classifier[1], read_weights(own.weights), own.weights)
+    start_from(own.weights, classifier)
     return _from_module(own.weights, classifier, own.shape, own, noise)
 
 
