@@ -9,7 +9,7 @@ from ars.engine.cli import main
 from ars.engine.runners.torch import Torch
 from ars.engine.store import read_records
 from ars.errors import ModelError
-from ars.export.onnx_files import export_model
+from ars.export.cli import main as export
 from ars.noise import NoiseKind
 from ars.train.batches import Images
 from ars.train.model_file import ModelSettings, build, write_model_file
@@ -26,7 +26,7 @@ def write_model(path, kind="isotropic", state=None):
     model = build(settings)
     for parameter in model.noise.parameters():
         torch.nn.init.normal_(parameter, std=0.2)
-    write_model_file(path, settings, model, {}, Images(torch.rand(16, *SHAPE), torch.arange(16) % 3), state)
+    write_model_file(path, settings, model, {}, Images(torch.rand(32, *SHAPE), torch.arange(32) % 3), state)
     return model.eval()
 
 
@@ -41,7 +41,8 @@ def certify(engine, out):
 def test_model_pt_gives_the_counts_of_its_onnx_file(tmp_path, monkeypatch, kind):
     monkeypatch.chdir(tmp_path)
     write_model(tmp_path / "model.pt", kind)
-    export_model(tmp_path / "model.pt", tmp_path)
+    exported = CliRunner().invoke(export, ["model.pt"])
+    assert exported.exit_code == 0, exported.output
     np.savez("data.npz", x=np.random.default_rng(0).random((5, *SHAPE), dtype=np.float32), y=np.zeros(5, int))
     said, ours = certify("model.pt", tmp_path / "torch.sqlite")
     assert "backend torch: it runs a model.pt as it was trained" in said
