@@ -10,6 +10,8 @@ ArsError
 │   ├── MissingPackage    a package that an extra installs; the message has the install line
 │   └── UnknownName       a name that is not one of the known ones; the message offers the nearest
 └── RunError              a run that started well and failed: exit status 1
+    ├── DeviceError       a GPU that is not there, does not work, or was lost
+    │   └── OutOfMemory   a GPU without enough memory for what was asked
     └── NativeError       the native library is missing or does not work on this processor
 
 Each message is one sentence that says what is wrong and, after a semicolon, what to do about it.
@@ -23,11 +25,13 @@ __all__ = [
     "ArgumentError",
     "ArsError",
     "DataError",
+    "DeviceError",
     "FileError",
     "InputError",
     "MissingPackage",
     "ModelError",
     "NativeError",
+    "OutOfMemory",
     "RunError",
     "StoreError",
     "UnknownName",
@@ -93,6 +97,14 @@ class UnknownName(InputError):
 
 class RunError(ArsError):
     """A run that started well and failed."""
+
+
+class DeviceError(RunError):
+    """A GPU that is not there, does not work, or was lost."""
+
+
+class OutOfMemory(DeviceError):
+    """A GPU without enough memory for what was asked."""
 
 
 class NativeError(RunError):

@@ -103,6 +103,8 @@ def _prepare(classifier: SmoothedClassifier, engine: Path, shape: tuple[int, ...
         advice = "it runs slowly until it is exported with a dynamic batch axis"
         click.echo(f"{engine} takes only batches of {classifier.runner.fixed_batch}; {advice}", err=True)
     classifier.prepare(shape)
+    for note in classifier.notes if not quiet else ():
+        click.echo(note, err=True)
     if classifier.measured_rate and not quiet:
         chosen = f"batch {classifier.batch} with {classifier.threads} threads"
         click.echo(f"{chosen}, the fastest here: {classifier.measured_rate:,.0f} draws/s", err=True)

@@ -34,6 +34,10 @@ class Lane(Protocol):
         """The votes of each request, for the inputs that are loaded in a device of this lane's kind."""
         ...
 
+    def run(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The model's logits of rows from the host: for checks."""
+        ...
+
     def close(self) -> None:
         """Give back what the lane holds."""
         ...
@@ -50,6 +54,9 @@ class HostLane:
         copies = self._buffer[: sum(request.draws for request in requests)]
         device.fill(copies, requests)
         return device.count(self._runner.run(copies), requests)
+
+    def run(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
+        return self._runner.run(batch)
 
     def close(self) -> None:
         return
@@ -78,6 +85,14 @@ class Lanes:
         finally:
             self._idle.put(lane)
         return BatchVotes(requests, counts, time.perf_counter() - start)
+
+    def run(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The model's logits of rows from the host: for checks."""
+        lane = self._idle.get()
+        try:
+            return lane.run(batch)
+        finally:
+            self._idle.put(lane)
 
     def close(self) -> None:
         """End the threads, once the batches at work are done, and then the lanes."""

@@ -3,7 +3,8 @@
 import hashlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -12,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ars.errors import ArsError, ModelError, RunError
-from ars.manifest import Manifest
+from ars.manifest import Manifest, Profile
 
-__all__ = ["Generator", "GeneratorRunner", "Model", "ModelRunner", "Port", "is_quantised", "one_line"]
+__all__ = ["Generator", "GeneratorRunner", "GpuModel", "Model", "ModelRunner", "Port", "is_quantised", "one_line"]
 
 Floats = NDArray[np.floating]
 
@@ -85,7 +86,7 @@ class Model(_ModelFile):
             raise ModelError(path, f"its first output is of {logits.dtype}", "it must be logits of batch x classes")
         if image.dtype not in ("float32", "float16"):
             raise ModelError(path, f"its input is of {image.dtype}", "export it with a float32 or float16 input")
-        self._dtype = np.dtype(image.dtype)
+        self.image, self.logits = image, logits
         self.precision = "int8" if self._quantised else "fp16" if image.dtype == "float16" else None
         """The precision of its arithmetic, where the file shows it."""
         if image.shape is None or len(image.shape) < 2:
@@ -112,6 +113,27 @@ class Model(_ModelFile):
         raise ModelError(self.path, "it does not say its number of classes", "export it with a fixed one")
 
 
+class GpuModel(Model):
+    """A classifier that takes batches of one GPU's memory, where the noise is made, and leaves its logits there."""
+
+    profile: Profile | None = None
+    """The batch sizes that it takes; None is any."""
+
+    @abstractmethod
+    def ready(
+        self, stream: int, shape: tuple[int, ...], images: int, logits: int
+    ) -> AbstractContextManager[Callable[[], None]]:
+        """What queues one batch of that shape, batch axis included, on the stream of that handle: from the address of
+        the images to that of the logits.
+
+        For use while the GPU is current. What it takes there ends with it.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back what the model takes on the GPU."""
+
+
 class ModelRunner(Model):
     """A classifier that takes batches of the host's memory: a backend runs them."""
 
@@ -136,7 +158,7 @@ class ModelRunner(Model):
 
     def _infer(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
         try:
-            logits = self.infer(batch.astype(self._dtype, copy=False))
+            logits = self.infer(batch.astype(self.image.dtype, copy=False))
         except ArsError:
             raise
         except Exception as error:  # as above

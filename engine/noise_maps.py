@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ars.checks import float32_array
 from ars.data.arrays import read_npz
 from ars.data.pixels import file_sha256
-from ars.engine.model_files import Generator, ModelRunner
+from ars.engine.model_files import Generator, Model
 from ars.engine.runners import load_generator
 from ars.errors import ArgumentError, ModelError
 from ars.manifest import Manifest
@@ -109,7 +109,7 @@ def _checked(path: Path | str, mean: NDArray[np.generic], scale: NDArray[np.gene
     return pair
 
 
-def open_noise(manifest: Manifest | None, model: ModelRunner, sigma: float | None, noise: Path | None) -> NoiseMaps:
+def open_noise(manifest: Manifest | None, model: Model, sigma: float | None, noise: Path | None) -> NoiseMaps:
     """The noise that `sigma` or `noise` asks for, or else the model's own, from its manifest or its file."""
     if sigma is not None and noise is not None:
         raise ArgumentError("sigma", sigma, "give either --sigma or --noise")

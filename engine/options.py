@@ -38,6 +38,7 @@ class ModelOptions:
     threads: int | None
     seed: int
     backend: str
+    device: str | None
 
     def load(self, batch: int | None) -> SmoothedClassifier:
         return load(
@@ -49,6 +50,7 @@ class ModelOptions:
             threads=self.threads,
             seed=self.seed,
             backend=self.backend,
+            device=self.device,
         )
 
 
@@ -97,13 +99,16 @@ _BACKENDS = ", ".join(["auto", *(backend.name for backend in BACKENDS)])
 model_options = _gather(
     ModelOptions,
     "model",
-    click.option("--engine", required=True, type=FILE, help="The classifier: an ONNX file, or a model.pt."),
+    click.option(
+        "--engine", required=True, type=FILE, help="The classifier: an ONNX file, a model.pt, or a TensorRT engine."
+    ),
     click.option("--sigma", type=float, help="Isotropic noise of this scale, in pixel units."),
     click.option("--noise", type=FILE, help="A noise generator (.onnx), or maps named mean and scale (.npz)."),
     click.option("--family", help="gaussian, laplace or uniform. Default: the manifest's, or gaussian."),
     click.option("--batch", type=BatchSize(), default="auto", help="Draws in a batch. Default: the fastest, measured."),
     click.option("--threads", type=click.IntRange(1), help="Batches at work side by side. Default: the cores."),
     click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, show_default=True, help="Decides the noise."),
+    click.option("--device", help="cpu, cuda:0, or several: cuda:0,cuda:1. Default: cuda:0 for a .trt, or else cpu."),
     click.option("--backend", default="auto", show_default=True, help=f"What runs it: {_BACKENDS}."),
 )
 

@@ -46,6 +46,7 @@ def environment_of(classifier: SmoothedClassifier, data: Dataset) -> dict[str, s
         "data_name": data.name,
         "ars": importlib.metadata.version("ars"),
         classifier.runner.name: classifier.runner.version,
+        "device": "; ".join(place.describe() for place in classifier.places),
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",
     }

@@ -1,8 +1,10 @@
 """A smoothed classifier: a model file, the noise that smooths it, and the lanes that run it."""
 
 import itertools
+import math
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
@@ -12,16 +14,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from ars.checks import whole_number
 from ars.data.pixels import to_pixels
-from ars.engine import algorithms, scheduler
+from ars.engine import algorithms, split
 from ars.engine.algorithms import Plan, Prediction, Procedure
-from ars.engine.batch_size import best_batch
 from ars.engine.certificate import Certificate
-from ars.engine.devices.host import Host, usable_cores
-from ars.engine.lanes import Lanes, host_lanes
+from ars.engine.devices import Device
+from ars.engine.lanes import Lanes
 from ars.engine.noise_maps import open_noise
-from ars.engine.runners import Runner, choose_backend, load_runner, manifest_of
+from ars.engine.places import CPU, Place, devices_named, open_places
+from ars.engine.runners import choose_backend, manifest_of
 from ars.engine.scheduler import Finished, Job
-from ars.errors import DataError, RunError
+from ars.errors import DataError, OutOfMemory, RunError
 from ars.noise import family_named
 
 __all__ = ["SmoothedClassifier", "load"]
@@ -43,12 +45,14 @@ def load(
     threads: int | None = None,
     seed: int = 0,
     backend: str = "auto",
+    device: str | None = None,
 ) -> "SmoothedClassifier":
     """A smoothed classifier from a model file.
 
     Its noise is isotropic with `sigma`, or comes from `noise` (a generator .onnx, or maps in an .npz), or is what the
     manifest beside the model says. `batch` None measures which size is fastest here when the first input comes.
     `backend` names the library that runs the model; auto takes the fastest one installed that fits the file.
+    `device` is cpu, or GPUs like cuda:0,cuda:1; TensorRT engines run on the first GPU unless it says otherwise.
     """
     return SmoothedClassifier(
         Path(engine),
@@ -59,13 +63,14 @@ def load(
         threads=threads,
         seed=seed,
         backend=backend,
+        device=device,
     )
 
 
-def check_rows_are_independent(runner: Runner, shape: tuple[int, ...]) -> None:
+def check_rows_are_independent(lanes: Lanes, shape: tuple[int, ...]) -> None:
     """Refuse a model whose logits for an input depend on the rest of its batch: its votes would mean nothing."""
     rows = np.random.default_rng(0).random((4, *shape), dtype=np.float32)
-    together, turned, alone = runner.run(rows)[0], runner.run(rows[::-1].copy())[-1], runner.run(rows[:1])[0]
+    together, turned, alone = lanes.run(rows)[0], lanes.run(rows[::-1].copy())[-1], lanes.run(rows[:1])[0]
     if not np.isfinite([together, turned, alone]).all():
         return  # that is found, and said, when draws vote for nobody
     apart = max(np.abs(together - turned).max(), np.abs(together - alone).max())
@@ -86,26 +91,35 @@ class SmoothedClassifier:
         threads: int | None,
         seed: int,
         backend: str,
+        device: str | None,
     ) -> None:
         self.batch = None if batch is None else whole_number("batch", batch, 1, 2**24, "it must be at least 1")
-        self.threads = usable_cores() if threads is None else whole_number("threads", threads, 1, 1024, "at least 1")
+        lanes = None if threads is None else whole_number("threads", threads, 1, 1024, "at least 1")
         self.seed = whole_number("seed", seed, 0, 2**64 - 1, "it must fit 64 bits")
         beside = manifest_of(engine)
         self.why: str | None = None
         """Why `auto` took this backend, for the user."""
-        if backend == "auto":
+        names = devices_named(device, engine)
+        if backend == "auto" and names == [CPU]:
             backend, self.why = choose_backend(engine, beside)
-        self.runner = load_runner(engine, backend, self.threads)
-        self.manifest = beside or self.runner.own_manifest
-        if self.manifest:
-            self.manifest.check(engine, self.runner.shape, self.runner.classes)
-        self.noise = open_noise(self.manifest, self.runner, sigma, noise)
-        stated = self.manifest.noise.family if self.manifest and sigma is None and noise is None else "gaussian"
-        self.family = family_named(family or stated)
         self.measured_rate: float | None = None
         """The draws a second that `batch` was chosen for, where it was measured."""
-        self._lanes: dict[tuple[int, ...], Lanes] = {}
+        self.notes: list[str] = []
+        """What the user should know of how it was prepared."""
+        self._lanes: dict[tuple[int, ...], list[Lanes]] = {}
         self._preparing = threading.Lock()
+        self.places = open_places(names, engine, backend, lanes)
+        try:
+            self.runner = self.places[0].model
+            self.manifest = beside or self.runner.own_manifest
+            if self.manifest:
+                self.manifest.check(engine, self.runner.shape, self.runner.classes)
+            self.noise = open_noise(self.manifest, self.runner, sigma, noise)
+            stated = self.manifest.noise.family if self.manifest and sigma is None and noise is None else "gaussian"
+            self.family = family_named(family or stated)
+        except BaseException:
+            self.close()
+            raise
 
     def certify(
         self,
@@ -153,26 +167,49 @@ class SmoothedClassifier:
         """The smoothed classifier's answers at numbered inputs, each as soon as it is known."""
         yield from self._run(examples, lambda scale: algorithms.predict(n=n, alpha=alpha), lambda draws: None)
 
-    def prepare(self, shape: tuple[int, ...]) -> Lanes:
-        """The lanes for inputs of that shape; measures the batch size first, where none was given."""
+    @property
+    def threads(self) -> int:
+        """The batches that are at work side by side."""
+        return sum(place.lanes for place in self.places)
 
-        def make_lanes(batch: int) -> Lanes:
-            return host_lanes(self.runner, shape, batch, self.threads)
-
+    def prepare(self, shape: tuple[int, ...]) -> list[Lanes]:
+        """The lanes for inputs of that shape, at each place; chooses the batch size first, where none was given."""
         with self._preparing:
             if shape not in self._lanes:
                 self.runner.check_shape(shape)
-                check_rows_are_independent(self.runner, shape)
                 if self.batch is None:
-                    self.batch, self.measured_rate = best_batch(make_lanes, self._make_device(shape, 1), shape)
-                self._lanes[shape] = make_lanes(self.batch)
+                    choices = [place.choose_batch(shape) for place in self.places]
+                    self.batch, self.measured_rate = min(choices, key=lambda choice: choice[0])
+                lanes = self._make_lanes(shape)
+                self._lanes[shape] = lanes
+                check_rows_are_independent(lanes[0], shape)
             return self._lanes[shape]
 
-    def _make_device(self, shape: tuple[int, ...], batch: int) -> Host:
+    def _make_lanes(self, shape: tuple[int, ...]) -> list[Lanes]:
+        """Lanes at each place, for half the batch as often as a GPU has not enough memory for it."""
+        assert self.batch is not None
+        while True:
+            made: list[Lanes] = []
+            try:
+                for place in self.places:
+                    made.append(place.make_lanes(shape, self.batch))
+                    self._make_device(place, shape).close()  # a run's slots must fit beside the lanes
+                return made
+            except BaseException as error:
+                for lanes in made:
+                    lanes.close()
+                if not isinstance(error, OutOfMemory) or self.batch // 2 < max(p.least_batch for p in self.places):
+                    raise
+                halved = f"{place.name} has not enough memory for batches of {self.batch}"
+                self.batch //= 2
+                self.notes.append(f"{halved}; going on with {self.batch}")
+
+    def _make_device(self, place: Place, shape: tuple[int, ...]) -> Device:
         """Slots for so many inputs that 16 draws of each fill the batches in flight, within a bound on memory."""
-        dimensions = int(np.prod(shape))
-        slots = max(2, min(2 * self.threads * batch // 16, _SLOT_BYTES // (8 * dimensions)))
-        return Host(slots, dimensions, self.family, self.seed)
+        assert self.batch is not None
+        dimensions = math.prod(shape)
+        slots = max(2, min(2 * place.lanes * self.batch // 16, _SLOT_BYTES // (8 * dimensions)))
+        return place.make_device(slots, dimensions, self.family, self.seed)
 
     def _run(
         self,
@@ -196,13 +233,20 @@ class SmoothedClassifier:
                 mean, scale = self.noise.at(input_id, x)
                 yield Job(input_id, x, mean, scale, procedure_for(scale))
 
-        yield from scheduler.run(lanes, self._make_device(shape, lanes.batch), jobs(), on_draws)
+        with ExitStack() as owned:
+            parts = []
+            for place, at_place in zip(self.places, lanes, strict=True):
+                parts.append((at_place, self._make_device(place, shape)))
+                owned.callback(parts[-1][1].close)
+            yield from split.run(parts, jobs(), on_draws)
 
     def close(self) -> None:
         """End the lanes. The classifier can be used again; it then starts new ones."""
-        for lanes in self._lanes.values():
+        for lanes in itertools.chain.from_iterable(self._lanes.values()):
             lanes.close()
         self._lanes = {}
+        for place in self.places:
+            place.close()
 
     def __enter__(self) -> "SmoothedClassifier":
         return self

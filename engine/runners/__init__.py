@@ -117,7 +117,7 @@ def manifest_of(path: Path) -> Manifest | None:
 def choose_backend(path: Path, manifest: Manifest | None) -> tuple[str, str]:
     """The fastest backend for this file of those that are installed, and why, for the user."""
     if path.suffix in ENGINE_SUFFIXES:
-        raise ModelError(path, "this version of ARS does not run TensorRT engines", "give the ONNX file instead")
+        raise ModelError(path, "TensorRT engines run on GPUs", "use --device cuda:0, or give the ONNX file instead")
     if path.suffix in TORCH_SUFFIXES:
         return "torch", "it runs a model.pt as it was trained; what ars-export makes of it runs faster"
     onnxruntime, openvino = backend_named("onnxruntime"), backend_named("openvino")

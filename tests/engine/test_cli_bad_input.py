@@ -190,9 +190,12 @@ def test_an_interrupt_while_the_batch_is_measured_ends_with_130():
     assert "Traceback" not in stderr
 
 
-def test_a_tensorrt_engine_is_refused_until_there_is_a_gpu_path():
+def test_a_tensorrt_engine_needs_a_gpu():
     Path("model.trt").write_bytes(b"engine")
-    refused(certify(engine="model.trt"), "model.trt: this version of ARS does not run TensorRT engines; give the ONNX")
+    refused(certify(engine="model.trt"), "pycuda is not installed; run `pip install 'ars[gpu]'`")
+    refused(
+        certify("--device", "cpu", engine="model.trt"), "model.trt: TensorRT engines run on GPUs; use --device cuda:0"
+    )
 
 
 def make_folder(broken=True):

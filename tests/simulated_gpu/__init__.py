@@ -1,1 +1,44 @@
-"""A GPU for machines that have none: stand-ins for what the project calls of CUDA, TensorRT and ONNX Runtime's CUDA."""
+"""A GPU for machines that have none: stand-ins for what the project calls of pycuda, TensorRT and onnxruntime-gpu.
+
+The project's own files run on it unchanged. Its memory is apart from the host's, its streams do their work only when
+somebody waits for them, its kernels are kernels.cu compiled as host code, and its engines are run by ONNX Runtime.
+"""
+
+import importlib
+import sys
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from simulated_gpu.machine import MACHINE, Machine
+
+# What is imported anew, because it holds on to the libraries that it found.
+_PROJECT = (
+    "ars.engine.gpu",
+    "ars.engine.devices.cuda",
+    "ars.engine.cuda_lane",
+    "ars.engine.runners.tensorrt",
+    "ars.engine.runners.onnxruntime_gpu",
+)
+
+
+@contextmanager
+def installed(**machine: object) -> Iterator[Machine]:
+    """A machine with such GPUs, its libraries installed."""
+    from simulated_gpu import compiler, driver, onnxruntime, tensorrt
+
+    package = types.ModuleType("pycuda")
+    package.driver, package.compiler = driver, compiler
+    stand_ins = {"pycuda": package, "pycuda.driver": driver, "pycuda.compiler": compiler, "tensorrt": tensorrt}
+    stand_ins["tensorrt_rtx"] = None  # the real one is there, but knows no simulated GPU
+    before = {name: sys.modules.pop(name, None) for name in (*_PROJECT, *stand_ins)}
+    MACHINE.reset(**machine)
+    try:
+        sys.modules.update(stand_ins)
+        importlib.import_module("ars.engine.runners.onnxruntime_gpu").onnxruntime = onnxruntime
+        yield MACHINE
+    finally:
+        for name, module in before.items():
+            sys.modules.pop(name, None)
+            if module is not None:
+                sys.modules[name] = module

@@ -1,0 +1,82 @@
+"""A lane on a GPU: a stream, with a batch, its logits and its counts in the GPU's memory.
+
+Down go the requests and up come the counts. Nothing else moves between host and GPU, however large an input is. The
+whole batch is queued at once, and then the lane sleeps until the counts are there: while one lane's batch is at work,
+the other's waits on the GPU, not in Python.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ars.engine.devices.cuda import Cuda
+from ars.engine.gpu import Gpu, Workspace
+from ars.engine.model_files import GpuModel
+from ars.engine.requests import Request
+from ars.errors import ArgumentError
+
+__all__ = ["CudaLane"]
+
+
+class CudaLane:
+    """Every batch has the full shape, so that the model is set up once; rows that nobody asked for are not counted."""
+
+    def __init__(self, gpu: Gpu, model: GpuModel, shape: tuple[int, ...], batch: int) -> None:
+        self._classes, self._batch = model.classes, batch
+        self._shape = (batch, *shape)
+        self._image_type, self._logit_type = np.dtype(model.image.dtype), np.dtype(model.logits.dtype)
+        self._space = space = Workspace(gpu)
+        with space.filling():
+            self._images = space.memory(math.prod(self._shape) * self._image_type.itemsize)
+            self._logits = space.memory(batch * self._classes * self._logit_type.itemsize)
+            self._table = space.memory(5 * 8 * batch)
+            self._counts = space.memory(4 * (self._classes + 1) * batch)
+            self._host_table = space.pinned((batch, 5), np.int64)
+            self._host_counts = space.pinned((batch, self._classes + 1), np.int32)
+            self._infer = space.enter(model.ready(space.stream.handle, self._shape, self._images, self._logits))
+
+    def votes(self, device: Cuda, requests: Sequence[Request]) -> NDArray[np.int64]:
+        table, rows = device.table(requests)
+        number, columns = len(table), self._classes + 1
+        if max(rows, number) > self._batch:
+            raise ArgumentError("requests", f"{number} for {rows} rows", f"this lane has batches of {self._batch}")
+        if rows == 0:
+            return np.zeros((number, columns), np.int64)
+        self._host_table[:number] = table
+        np.cumsum(table[:, 4], out=self._host_table[:number, 4])  # the kernels take where a request ends
+        space, where = self._space, (self._table, number, rows)
+        with space.queueing():
+            space.upload(self._table, self._host_table[:number])
+            space.zero(self._counts, number * columns)
+            device.fill(space.stream, self._images, self._image_type.name, *where)
+            self._infer()
+            device.count(space.stream, self._logits, self._logit_type.name, self._classes, *where, self._counts)
+            space.download(self._host_counts[:number], self._counts)
+            space.wait()
+        return self._host_counts[:number].astype(np.int64)
+
+    def run(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The logits of rows from the host: for checks, not for speed."""
+        logits = np.empty((len(batch), self._classes), np.float32)
+        for first in range(0, len(batch), self._batch):
+            rows = batch[first : first + self._batch]
+            images = np.zeros(self._shape, self._image_type)
+            out = np.empty((self._batch, self._classes), self._logit_type)
+            images[: len(rows)] = rows
+            with self._space.queueing():
+                self._space.upload(self._images, images)
+                self._infer()
+                self._space.download(out, self._logits)
+                self._space.wait()
+            logits[first : first + len(rows)] = out[: len(rows)]
+        return logits
+
+    def close(self) -> None:
+        self._infer = _closed
+        self._space.close()
+
+
+def _closed() -> None:
+    raise RuntimeError("this lane is closed")

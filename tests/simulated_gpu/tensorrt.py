@@ -1,0 +1,163 @@
+"""Stands in for tensorrt: the names of it that engines are run with. A plan holds the ONNX file that it is made of."""
+
+import enum
+import json
+
+from simulated_gpu.machine import MACHINE, Failure
+from simulated_gpu.models import queue_model, session_of, stream_of
+
+__version__ = "10.99.0"
+MAGIC = b"a simulated plan\n"
+
+
+def make_plan(onnx: bytes, batches=(1, 64, 256), *, version=__version__, compute_capability=(8, 6)) -> bytes:
+    """What stands in for a built engine."""
+    facts = {"batches": batches, "version": version, "compute_capability": compute_capability}
+    return MAGIC + json.dumps(facts).encode() + b"\n" + onnx
+
+
+class DataType(enum.Enum):
+    FLOAT = 0
+    HALF = 1
+    INT32 = 3
+
+
+class TensorIOMode(enum.Enum):
+    NONE = 0
+    INPUT = 1
+    OUTPUT = 2
+
+
+class ExecutionContextAllocationStrategy(enum.Enum):
+    STATIC = 0
+    ON_PROFILE_CHANGE = 1
+    USER_MANAGED = 2
+
+
+class ILogger:
+    class Severity(enum.Enum):
+        INTERNAL_ERROR = 0
+        ERROR = 1
+        WARNING = 2
+
+    INTERNAL_ERROR, ERROR, WARNING = Severity
+
+    def __init__(self):
+        pass
+
+    def log(self, severity, msg):
+        raise NotImplementedError
+
+
+def _say(logger, text):
+    logger.log(ILogger.WARNING, "a warning that nobody needs to see")
+    logger.log(ILogger.ERROR, text)
+
+
+def _attempt(logger, name, work):
+    """The result, or None, and a word in the log: TensorRT raises nothing."""
+    try:
+        with MACHINE.lock:
+            MACHINE.call(name)
+            return work()
+    except Failure as failure:
+        _say(logger, "out of memory" if failure.kind == "memory" else str(failure))
+        return None
+
+
+class Runtime:
+    def __init__(self, logger):
+        self._logger = logger
+
+    def deserialize_cuda_engine(self, serialized_engine):
+        def load():
+            from simulated_gpu.driver import _current
+
+            gpu, plan = _current(), bytes(serialized_engine)
+            if plan in MACHINE.plans:
+                return ICudaEngine(self._logger, gpu, MACHINE.plans[plan], (1, 64, 256))
+            if not plan.startswith(MAGIC):
+                raise Failure("logic", "the engine plan file has a magic tag that is not a plan's")
+            text, onnx = plan[len(MAGIC) :].split(b"\n", 1)
+            facts = json.loads(text)
+            if facts["version"] != __version__:
+                text = f"The engine plan file is not compatible with this version of TensorRT, expecting {__version__}"
+                raise Failure("logic", f"{text} got {facts['version']}, please rebuild.")
+            if tuple(facts["compute_capability"]) != MACHINE.compute_capability:
+                built = ".".join(map(str, facts["compute_capability"]))
+                raise Failure("logic", f"The engine plan file is generated on an incompatible device, compute {built}")
+            return ICudaEngine(self._logger, gpu, onnx, tuple(facts["batches"]))
+
+        return _attempt(self._logger, "deserialize_cuda_engine", load)
+
+
+class ICudaEngine:
+    def __init__(self, logger, gpu, onnx, batches):
+        self._logger, self.gpu, self.onnx, self.batches = logger, gpu, onnx, batches
+        session = session_of(onnx)
+        self.ports = {port.name: port for port in (*session.get_inputs(), *session.get_outputs())}
+        self.inputs = [port.name for port in session.get_inputs()]
+
+    @property
+    def num_io_tensors(self):
+        return len(self.ports)
+
+    def get_tensor_name(self, index):
+        return list(self.ports)[index]
+
+    def get_tensor_mode(self, name):
+        return TensorIOMode.INPUT if name in self.inputs else TensorIOMode.OUTPUT
+
+    def get_tensor_dtype(self, name):
+        return {"tensor(float)": DataType.FLOAT, "tensor(float16)": DataType.HALF}[self.ports[name].type]
+
+    def get_tensor_shape(self, name):
+        return tuple(side if isinstance(side, int) else -1 for side in self.ports[name].shape)
+
+    def get_tensor_profile_shape(self, name, profile_index):
+        return [(batch, *self.get_tensor_shape(name)[1:]) for batch in self.batches]
+
+    def create_execution_context(self, strategy=ExecutionContextAllocationStrategy.STATIC):
+        assert strategy is ExecutionContextAllocationStrategy.USER_MANAGED
+        return _attempt(self._logger, "create_execution_context", lambda: IExecutionContext(self))
+
+
+class IExecutionContext:
+    SCRATCH_A_ROW = 256
+
+    def __init__(self, engine):
+        self.engine, self._addresses, self._shape, self._scratch = engine, {}, None, (0, 0)
+
+    def set_input_shape(self, name, shape):
+        low, _, high = self.engine.batches
+        fits = low <= shape[0] <= high and tuple(shape[1:]) == self.engine.get_tensor_shape(name)[1:]
+        self._shape = tuple(shape) if fits else None
+        return fits
+
+    def update_device_memory_size_for_shapes(self):
+        return self.SCRATCH_A_ROW * self._shape[0]
+
+    def set_device_memory(self, memory, size):
+        self._scratch = memory, size
+
+    def set_tensor_address(self, name, memory):
+        def check():
+            MACHINE.at(self.engine.gpu, memory, 1)
+            self._addresses[name] = memory
+            return True
+
+        return bool(_attempt(self.engine._logger, "set_tensor_address", check))
+
+    def execute_async_v3(self, stream_handle):
+        def queue():
+            stream = stream_of(stream_handle)
+            memory, size = self._scratch
+            if size < self.SCRATCH_A_ROW * self._shape[0]:
+                raise Failure("logic", "the context has not enough scratch memory")
+            MACHINE.at(self.engine.gpu, memory, size)
+            images, logits = self._addresses.values()
+            queue_model(stream, self.engine.onnx, self._shape, images, logits)
+            stream.add(lambda: MACHINE.at(self.engine.gpu, memory, size)[:size].fill(0xEE))
+            return True
+
+        return bool(_attempt(self.engine._logger, "execute_async_v3", queue))
