@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ars.bench.report.command import report
+from ars.bench.run.command import run
 from ars.bench.timing import Ratio, Timings
 from ars.command_line import Group, version_option
 
@@ -22,6 +23,7 @@ def main() -> None:
     """Measure ARS on this machine, against what its users come from."""
 
 
+main.add_command(run)
 main.add_command(report)
 
 

@@ -5,6 +5,7 @@ count in Python. Anisotropic noise multiplies by a scale map and adds a mean map
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from ars.errors import MissingPackage
 
 try:
     import torch
-    from torch import Tensor, nn
+    from torch import Tensor
 except ImportError as error:
     raise MissingPackage("torch", "train") from error
 
@@ -21,7 +22,13 @@ __all__ = ["sample_votes"]
 
 
 def sample_votes(
-    classifier: nn.Module, classes: int, x: Tensor, mean: Tensor | float, scale: Tensor | float, n: int, batch: int
+    classifier: Callable[[Tensor], Tensor],
+    classes: int,
+    x: Tensor,
+    mean: Tensor | float,
+    scale: Tensor | float,
+    n: int,
+    batch: int,
 ) -> NDArray[np.int64]:
     """The votes of n noisy copies of x, in batches."""
     counts = np.zeros(classes, np.int64)

@@ -13,6 +13,7 @@ PATH = click.Path(path_type=Path)
 @click.command(cls=Command)
 @click.argument("runs", nargs=-1, required=True, type=PATH)
 @click.option("-o", "--output", type=PATH, default="report.html", show_default=True, help="The page; - is stdout.")
+@click.option("--bench", multiple=True, type=PATH, help="A benchmark, from `ars-bench run --export-json`.")
 @click.option("--data", "data", multiple=True, help="The runs' data, to show inputs. Again for more data.")
 @click.option("--noise", "noise", multiple=True, type=PATH, help="A noise generator or maps of a run. Again for more.")
 @click.option("--only", help='Show these inputs, like "3,17". Default: three of each run.')
@@ -20,6 +21,7 @@ PATH = click.Path(path_type=Path)
 def report(
     runs: tuple[Path, ...],
     output: Path,
+    bench: tuple[Path, ...],
     data: tuple[str, ...],
     noise: tuple[Path, ...],
     only: str | None,
@@ -32,6 +34,6 @@ def report(
     if output.exists() and any(run.exists() and run.samefile(output) for run in runs):
         raise ArgumentError("output", output, "it is one of the runs: give a file for the page")
     with open_output(output) as page:
-        written = write_report(runs, page, data=data, noise=noise, only=only, figures=figures)
+        written = write_report(runs, page, benches=bench, data=data, noise=noise, only=only, figures=figures)
     certificates = sum(run.summary.inputs for run in written)
     click.echo(f"{output}: {certificates:,} certificates of {len(written)} runs; open it in a browser", err=True)

@@ -19,6 +19,8 @@ import numpy as np
 from ars.bench.report.pictures import map_pictures, photograph, png_address
 from ars.bench.report.runs import Run, accuracy_curves, draw_histogram
 from ars.bench.report.strips import Strip, Strips
+from ars.bench.run.export import HEADS, cells, footnote
+from ars.bench.run.result import BenchResult, deviation
 from ars.engine.certificate import format_radius
 
 __all__ = ["render_page"]
@@ -27,18 +29,18 @@ _FOLDER = Path(__file__).with_name("page")
 _SCRIPTS = ("elements.js", "charts.js", "table.js", "page.js")
 
 
-def render_page(runs: Sequence[Run], strips: Sequence[Strips]) -> str:
-    """The page as text."""
+def render_page(runs: Sequence[Run], strips: Sequence[Strips], benches: Sequence[BenchResult] = ()) -> str:
+    """The page of these runs, with the strips of each, and of these benchmarks, as text."""
     style = (_FOLDER / "page.css").read_text()
     script = "\n".join((_FOLDER / name).read_text() for name in _SCRIPTS)
     policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data:"
-    title = "Certified robustness: " + ", ".join(run.name for run in runs)
+    title = "Certified robustness: " + ", ".join([*(run.name for run in runs), *(bench.network for bench in benches)])
     parts = {
         "policy": policy + "; base-uri 'none'; form-action 'none'",
         "title": html.escape(title),
         "style": style,
         "script": script,
-        "data": _script_safe(json.dumps(_content(runs, strips), allow_nan=False, separators=(",", ":"))),
+        "data": _script_safe(json.dumps(_content(runs, strips, benches), allow_nan=False, separators=(",", ":"))),
     }
     template = (_FOLDER / "page.html").read_text()
     return re.sub(r"{{(\w+)}}", lambda match: parts[match[1]], template)
@@ -53,15 +55,42 @@ def _script_safe(text: str) -> str:
     return text.replace("<", "\\u003c")
 
 
-def _content(runs: Sequence[Run], strips: Sequence[Strips]) -> dict[str, object]:
-    histogram = draw_histogram(runs)
+def _content(runs: Sequence[Run], strips: Sequence[Strips], benches: Sequence[BenchResult]) -> dict[str, object]:
+    histogram = draw_histogram(runs) if runs else None
     curves = [{"norm": c.norm, "radii": c.radii, "shares": c.shares} for c in accuracy_curves(runs)]
     return {
         "version": importlib.metadata.version("ars"),
         "made": datetime.datetime.now().astimezone().strftime("%Y-%m-%d %H:%M"),
         "runs": [_run(run, of_run) for run, of_run in zip(runs, strips, strict=True)],
         "accuracy": curves,
-        "draws": {"edges": histogram.edges, "counts": histogram.counts},
+        "draws": histogram and {"edges": histogram.edges, "counts": histogram.counts},
+        "benches": [_bench(bench) for bench in benches],
+    }
+
+
+def _bench(bench: BenchResult) -> dict[str, object]:
+    ratios = [{"name": one.name, "times": f"{ratio.median:.2f}"} for one, ratio in bench.ratios()]
+    bars = [
+        {
+            "name": one.name,
+            "value": float(np.mean(one.seconds_per_sample)),
+            "deviation": deviation(one.seconds_per_sample),
+            "rate": one.draws_per_second,
+            "extrapolated": one.extrapolated,
+            "ours": one.name.startswith("ars "),
+        }
+        for one in bench.measurements
+    ]
+    return {
+        "network": bench.network,
+        "bars": sorted(bars, key=lambda bar: -float(str(bar["value"]))),
+        "heads": HEADS,
+        "rows": cells(bench),
+        "footnote": footnote(bench),
+        "fastest": bench.fastest.name,
+        "ratios": ratios,
+        "leftOut": bench.left_out,
+        "environment": _words(bench.environment),
     }
 
 

@@ -7,6 +7,7 @@ from typing import TextIO
 from ars.bench.report.page import render_page
 from ars.bench.report.runs import Run, read_runs
 from ars.bench.report.strips import Strips, choose_inputs, make_strips
+from ars.bench.run.result import read_result
 from ars.data import Dataset, open_data, select
 from ars.data.pixels import file_sha256
 from ars.errors import ArgumentError, ModelError
@@ -18,19 +19,20 @@ def write_report(
     paths: Sequence[Path],
     page: TextIO,
     *,
+    benches: Sequence[Path] = (),
     data: Sequence[str] = (),
     noise: Sequence[Path] = (),
     only: str | None = None,
     figures: Path | None = None,
 ) -> list[Run]:
-    """Write the page of these runs, and into the folder `figures`, if one is given, the same as figures."""
-    runs = read_runs(paths)
+    """Write the page of these runs and benchmarks, and the runs' figures into the folder `figures`, if one is given."""
+    runs, results = read_runs(paths), [read_result(path) for path in benches]
     strips = strips_of(runs, [open_data(spec) for spec in data], noise, only)
     if figures is not None:
         from ars.bench.report.figures import write_figures
 
         write_figures(runs, strips, figures)
-    page.write(render_page(runs, strips))
+    page.write(render_page(runs, strips, results))
     return runs
 
 

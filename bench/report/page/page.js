@@ -88,15 +88,35 @@ function settings() {
   return [one("What decides the certificates", "settings"), element("p", {}), one("Where the run happened", "environment")];
 }
 
-byId("lead").textContent = lead();
-byId("cards").append(...RUNS.map(card));
-const unlabelled = RUNS.filter((run) => !run.labelled).map((run) => run.name);
-byId("accuracy").append(...DATA.accuracy.flatMap((curves) => accuracyChart(curves, RUNS)),
-  ...(unlabelled.length ? [element("p", { class: "note" }, `Without labels there is no accuracy: ${unlabelled.join(", ")}.`)] : []));
-byId("strips").append(...strips());
-byId("draws").append(...drawsChart(DATA.draws, RUNS));
-byId("seconds").append(...barChart("Seconds per sample", "s", RUNS.map((run, number) => ({ name: run.name, value: run.seconds, deviation: run.deviation, series: number, note: `${whole(run.rate)} draws/s` }))));
-certificateTable(RUNS);
-byId("guarantee").append(...guarantee());
-byId("settings").append(...settings());
+function bench(one) {
+  const bars = one.bars.map((bar) => ({ name: bar.name, value: bar.value, deviation: bar.deviation, series: bar.ours ? 0 : 6,
+    note: `${whole(bar.rate)} draws/s${bar.extrapolated ? " *" : ""}` }));
+  const against = one.ratios.map((ratio) => `${ratio.times} times as fast as ${ratio.name}`);
+  return [...barChart(`Seconds per sample, ${one.network}`, "s", bars).slice(0, 1), table(`Seconds per sample, ${one.network}`, one.heads, one.rows),
+    element("p", { class: "fine" }, one.footnote),
+    against.length ? element("p", {}, `${one.fastest} is ${against.join(", ")}.`) : null,
+    ...one.leftOut.map((reason) => element("p", { class: "note" }, reason)),
+    element("details", {}, element("summary", {}, "The machine"), table(`Where ${one.network} was measured`, ["part", "here"], Object.entries(one.environment)))];
+}
+
+if (RUNS.length) {
+  byId("lead").textContent = lead();
+  byId("cards").append(...RUNS.map(card));
+  const unlabelled = RUNS.filter((run) => !run.labelled).map((run) => run.name);
+  byId("accuracy").append(...DATA.accuracy.flatMap((curves) => accuracyChart(curves, RUNS)),
+    ...(unlabelled.length ? [element("p", { class: "note" }, `Without labels there is no accuracy: ${unlabelled.join(", ")}.`)] : []));
+  byId("strips").append(...strips());
+  byId("draws").append(...drawsChart(DATA.draws, RUNS));
+  byId("seconds").append(...barChart("Seconds per sample", "s", RUNS.map((run, number) => ({ name: run.name, value: run.seconds, deviation: run.deviation, series: number, note: `${whole(run.rate)} draws/s` }))));
+  certificateTable(RUNS);
+  byId("guarantee").append(...guarantee());
+  byId("settings").append(...settings());
+} else {
+  byId("lead").textContent = "How fast the certificates of a smoothed classifier are made.";
+  for (const section of document.querySelectorAll(".of-runs, .skip")) section.remove();
+}
+if (DATA.benches.length) {
+  byId("bench").hidden = false;
+  byId("bench").append(...DATA.benches.flatMap(bench).filter(Boolean));
+}
 byId("made").textContent = `Made by ARS ${DATA.version} on ${DATA.made}. This page needs no network: its data, pictures and script are inside.`;

@@ -1,0 +1,1 @@
+"""`ars-bench run`: seconds per sample and draws a second, in the manner of hyperfine."""

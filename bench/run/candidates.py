@@ -1,0 +1,244 @@
+"""What takes turns in a benchmark: the field's PyTorch loop, and the engine with each runner on each file."""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ars.bench.run.network import Network, NetworkFile
+from ars.engine.algorithms import Plan
+from ars.engine.runners import BACKENDS, Backend
+from ars.engine.smoothed import SmoothedClassifier, load
+from ars.errors import ArsError, RunError
+
+if TYPE_CHECKING:
+    from ars.train.smoothing import SmoothedModel
+
+__all__ = ["COMPILED", "LOOP", "Candidate", "Work", "engine_candidates", "loop_candidates"]
+
+LOOP, COMPILED = "loop", "compiled"
+
+Array = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is to be measured: the inputs, and how a sample is certified."""
+
+    inputs: tuple[Array, ...]
+    """Real ones, or one made up where only the time of a draw is asked for."""
+    plan: Plan
+    adaptive: Plan | None
+    sigma: float | None
+    batch: int | None
+    threads: int
+
+    @property
+    def draws_per_sample(self) -> int:
+        return self.plan.n0 + self.plan.n
+
+
+@dataclass(frozen=True)
+class Candidate:
+    name: str
+    backend: str
+    precision: str
+    stopping: str
+    noise: str
+    batch: int
+    sha256: str
+    draws: int
+    """In a turn."""
+    inputs: int
+    extrapolated: bool
+    once: float
+    """Seconds for the noise maps of an input."""
+    turn: Callable[[], object]
+
+
+# A sample that takes no longer is measured whole; of a longer one a turn takes about one second's worth of draws.
+WHOLE_SECONDS, TURN_SECONDS = 2.0, 1.0
+
+
+def _turn_draws(rate: float, sample: int, batch: int) -> int:
+    """The draws of a turn, in whole batches unless it is a whole sample."""
+    if sample / rate <= WHOLE_SECONDS:
+        return sample
+    return min(sample, max(1, math.ceil(rate * TURN_SECONDS / batch)) * batch)
+
+
+def _seconds(call: Callable[[], object], times: int = 1) -> float:
+    """The fastest of a few calls."""
+    found = []
+    for _ in range(times):
+        start = time.perf_counter()
+        call()
+        found.append(time.perf_counter() - start)
+    return min(found)
+
+
+def engine_candidates(
+    network: Network, work: Work, backends: set[str], stack: ExitStack, leave_out: Callable[[str], None]
+) -> Iterator[Candidate]:
+    """The engine on each file of the model with each runner that reads it; with adaptive stopping too, where asked."""
+    for file in network.files:
+        for backend in BACKENDS:
+            if not backend.reads(file.path) or backend.name not in backends:
+                continue
+            name = f"ars {backend.name} {file.precision}"
+            try:
+                if not backend.installed:
+                    raise backend.missing
+                classifier = stack.enter_context(_load(file, backend, network, work))
+                yield _fixed(name, classifier, file, backend.name, work)
+                if work.adaptive is not None:
+                    yield _adaptive(f"{name} adaptive", classifier, file, backend.name, work, work.adaptive)
+            except ArsError as error:
+                leave_out(f"{name} is left out: {error}")
+
+
+def _load(file: NetworkFile, backend: Backend, network: Network, work: Work) -> SmoothedClassifier:
+    sigma = work.sigma if network.noise is None else None
+    return load(file.path, sigma=sigma, backend=backend.name, batch=work.batch, threads=work.threads)
+
+
+def _fixed(name: str, classifier: SmoothedClassifier, file: NetworkFile, backend: str, work: Work) -> Candidate:
+    x, plan, sample = work.inputs[0], work.plan, work.draws_per_sample
+    classifier.prepare(x.shape)
+    batch = classifier.batch or 1
+    few = 4 * batch * work.threads
+    rate = classifier.measured_rate or few / _seconds(lambda: classifier.predict(x, n=few), 2)
+    draws = _turn_draws(rate, sample, batch * work.threads)
+
+    def whole() -> object:
+        return classifier.certify(x, n0=plan.n0, n=plan.n, alpha=plan.alpha)
+
+    def part() -> object:
+        return classifier.predict(x, n=draws)
+
+    return Candidate(
+        name,
+        backend,
+        file.precision,
+        "fixed",
+        classifier.noise.kind.value,
+        batch,
+        file.sha256,
+        draws,
+        1,
+        draws < sample,
+        _seconds(lambda: classifier.noise.at(0, x), 3),
+        whole if draws == sample else part,
+    )
+
+
+def _adaptive(
+    name: str, classifier: SmoothedClassifier, file: NetworkFile, backend: str, work: Work, plan: Plan
+) -> Candidate:
+    """Certifies all inputs in a turn: what adaptive stopping saves depends on them."""
+
+    def turn() -> int:
+        return sum(finished.draws for finished in classifier.certify_many(enumerate(work.inputs), plan))
+
+    kind, batch = classifier.noise.kind.value, classifier.batch or 1
+    number = len(work.inputs)
+    return Candidate(
+        name, backend, file.precision, "adaptive", kind, batch, file.sha256, turn(), number, False, 0.0, turn
+    )
+
+
+BATCHES = (64, 256, 1000)
+"""Batch sizes that the PyTorch path is tried with: it gets the fastest."""
+
+
+def loop_candidates(
+    network: Network, work: Work, backends: set[str], leave_out: Callable[[str], None]
+) -> Iterator[Candidate]:
+    """The field's loop on the model.pt, eager and compiled."""
+    wanted = [backend for backend in (LOOP, COMPILED) if backend in backends]
+    if network.trained is None:
+        if wanted:
+            leave_out("The PyTorch loop is left out: it needs the model.pt that ars-train wrote, beside the model")
+        return
+    for backend in wanted:
+        name = "PyTorch loop" + (", compiled" if backend == COMPILED else "")
+        try:
+            yield _loop(name, network.trained, backend, work)
+        except ArsError as error:
+            leave_out(f"{name} is left out: {error}")
+
+
+def _loop(name: str, trained: Path, backend: str, work: Work) -> Candidate:
+    from ars.data.pixels import file_sha256
+    from ars.train.model_file import load_model
+
+    settings, model, _ = load_model(trained)
+    try:
+        votes, maps = _prepare_loop(model, len(settings.classes), work, compiled=backend == COMPILED)
+
+        def rate(batch: int) -> float:
+            votes(batch, batch)  # compiles it for this size
+            return 2 * batch / _seconds(lambda: votes(2 * batch, batch))
+
+        rates = {batch: rate(batch) for batch in ((work.batch,) if work.batch else BATCHES)}
+    except Exception as error:  # torch.compile needs a C++ compiler, and fails in many ways
+        raise RunError(" ".join(str(error).split())[:200]) from error
+    batch = max(rates, key=lambda batch: rates[batch])
+    sample = work.draws_per_sample
+    draws = _turn_draws(rates[batch], sample, batch)
+    return Candidate(
+        name,
+        backend,
+        "fp32",
+        "fixed",
+        settings.kind.value,
+        batch,
+        file_sha256(trained),
+        draws,
+        1,
+        draws < sample,
+        _seconds(maps, 3),
+        lambda: votes(draws, batch),
+    )
+
+
+def _prepare_loop(
+    model: "SmoothedModel", classes: int, work: Work, *, compiled: bool
+) -> tuple[Callable[[int, int], object], Callable[[], object]]:
+    """Functions that take n draws in batches of a size, and that make the noise maps."""
+    import torch
+
+    from ars.bench.pytorch_path import sample_votes
+
+    x = torch.from_numpy(work.inputs[0])
+    classifier = torch.compile(model.classifier, dynamic=False) if compiled else model.classifier
+
+    def maps() -> tuple[torch.Tensor, torch.Tensor]:
+        with torch.no_grad():
+            mean, scale = model.noise(x[None])
+        return mean[0], scale[0]
+
+    def votes(n: int, batch: int) -> object:
+        with _threads(work.threads):
+            return sample_votes(classifier, classes, x, *maps(), n, batch)
+
+    return votes, maps
+
+
+@contextmanager
+def _threads(number: int) -> Iterator[None]:
+    """torch with so many threads, and with as many as before after that: it is a setting of the whole process."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

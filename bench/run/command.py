@@ -1,0 +1,80 @@
+"""The command `ars-bench run`."""
+
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+import click
+
+from ars.bench.output import open_output
+from ars.command_line import Command
+from ars.engine.algorithms import Plan
+from ars.engine.runners import BACKENDS
+
+PATH = click.Path(path_type=Path)
+NAMES = ("loop", "compiled", *(backend.name for backend in BACKENDS))
+
+
+@click.command(cls=Command)
+@click.option("--engine", required=True, help="A file of a model; or resnet20 and the like, with random weights.")
+@click.option("--data", help="Real inputs, which adaptive stopping needs. Default: fixed stopping only.")
+@click.option("--inputs", default=20, show_default=True, type=click.IntRange(1), help="So many of them.")
+@click.option("--backend", "backends", multiple=True, help=f"Only these: {', '.join(NAMES)}. Again for more.")
+@click.option("--precision", "precisions", multiple=True, help="Only these: fp32, fp16, int8. Again for more.")
+@click.option("--rounds", default=7, show_default=True, type=click.IntRange(3), help="Rounds that count.")
+@click.option("--n0", default=100, show_default=True, type=click.IntRange(1), help="Draws that select the class.")
+@click.option("--n", default=100_000, show_default=True, type=click.IntRange(1), help="Draws that bound its share.")
+@click.option("--sigma", type=float, default=0.25, show_default=True, help="Noise of a model without a manifest.")
+@click.option("--batch", type=click.IntRange(1), help="Draws in a batch. Default: the fastest for each, measured.")
+@click.option("--threads", type=click.IntRange(1), help="Cores to use. Default: all.")
+@click.option("--export-json", type=PATH, help="All raw times, what follows from them, and the machine.")
+@click.option("--export-csv", type=PATH)
+@click.option("--export-markdown", type=PATH)
+@click.option("--export-html", type=PATH)
+def run(
+    engine: str,
+    data: str | None,
+    inputs: int,
+    backends: tuple[str, ...],
+    precisions: tuple[str, ...],
+    rounds: int,
+    n0: int,
+    n: int,
+    sigma: float,
+    batch: int | None,
+    threads: int | None,
+    **exports: Path | None,
+) -> None:
+    """Time a model's certification against the field's PyTorch loop: seconds per sample and draws a second.
+
+    Candidates take turns, round after round. A sample is n0 + n draws of one input; where that takes long, its time is
+    extrapolated from the rate of a shorter turn, and marked so.
+    """
+    from ars.bench.run.export import EXPORTERS
+    from ars.bench.run.measure import Wanted, measure
+    from ars.bench.run.show import show
+    from ars.engine.devices.host import usable_cores
+
+    wanted = Wanted(backends, precisions)
+    with ExitStack() as stack:
+        files = {
+            form: stack.enter_context(open_output(path))
+            for form in EXPORTERS
+            if (path := exports[f"export_{form}"]) is not None
+        }
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        result = measure(
+            engine,
+            wanted,
+            folder,
+            data=data,
+            inputs=inputs,
+            plan=Plan(n0, n),
+            rounds=rounds,
+            sigma=sigma,
+            batch=batch,
+            threads=threads or usable_cores(),
+        )
+        show(result)
+        for form, file in files.items():
+            file.write(EXPORTERS[form](result))

@@ -1,0 +1,69 @@
+"""A benchmark as a file: JSON with every raw time, CSV, a Markdown table, or a page."""
+
+import csv
+import io
+
+import numpy as np
+
+from ars.bench.run.result import BenchResult, deviation
+
+__all__ = ["EXPORTERS", "HEADS", "cells", "footnote"]
+
+HEADS = ("what", "s/sample", "± deviation", "lowest", "highest", "draws/s", "draws/sample", "relative")
+
+
+def cells(result: BenchResult) -> list[tuple[str, ...]]:
+    """The rows of the table, the fastest last; a star marks what was extrapolated from a measured rate."""
+    relative = {one.name: f"{ratio.median:.2f}" for one, ratio in result.ratios()} | {result.fastest.name: "1"}
+    rows = []
+    for one in sorted(result.measurements, key=lambda one: -float(np.median(one.seconds_per_sample))):
+        values = one.seconds_per_sample
+        seconds = [_three(v) for v in (float(np.mean(values)), deviation(values), min(values), max(values))]
+        seconds[0] += "*" if one.extrapolated else ""
+        draws = f"{one.draws_per_second:,.0f}", f"{one.draws_per_sample:,.0f}"
+        rows.append((one.name, *seconds, *draws, relative[one.name]))
+    return rows
+
+
+def _three(value: float) -> str:
+    """Three digits that count."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _csv(result: BenchResult) -> str:
+    columns = ("name", "backend", "precision", "stopping", "noise", "batch", "threads", "extrapolated")
+    values = ("seconds_per_sample", "deviation", "lowest", "highest", "draws_per_second", "draws_per_sample")
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*columns, *values])
+    for one in result.measurements:
+        seconds = one.seconds_per_sample
+        numbers = [float(np.mean(seconds)), deviation(seconds), min(seconds), max(seconds)]
+        row = [getattr(one, column) for column in columns]
+        writer.writerow([*row, *numbers, one.draws_per_second, one.draws_per_sample])
+    return text.getvalue()
+
+
+def _markdown(result: BenchResult) -> str:
+    def line(texts: tuple[str, ...]) -> str:
+        return "| " + " | ".join(text.replace("|", "\\|") for text in texts) + " |\n"
+
+    rule = "|:---|" + "---:|" * (len(HEADS) - 1) + "\n"
+    return line(HEADS) + rule + "".join(map(line, cells(result))) + "\n" + footnote(result) + "\n"
+
+
+def footnote(result: BenchResult) -> str:
+    """What the figures are of."""
+    machine = result.environment
+    what = f"{result.network}; a sample is {result.n0:,} + {result.n:,} draws; {result.rounds} rounds"
+    star = "; * extrapolated from a measured rate" if any(one.extrapolated for one in result.measurements) else ""
+    return f"{what}{star}; {machine['cpu']}, {machine['cores']} cores."
+
+
+def _html(result: BenchResult) -> str:
+    from ars.bench.report.page import render_page
+
+    return render_page([], [], [result])
+
+
+EXPORTERS = {"json": BenchResult.as_json, "csv": _csv, "markdown": _markdown, "html": _html}

@@ -1,0 +1,109 @@
+"""A benchmark from start to end: open the model, get its candidates ready, let them take turns."""
+
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from ars.bench.run.candidates import COMPILED, LOOP, Candidate, Work, engine_candidates, loop_candidates
+from ars.bench.run.environment import describe_machine
+from ars.bench.run.network import Network, open_network
+from ars.bench.run.result import BenchResult, Measurement
+from ars.bench.timing import interleave
+from ars.data import ImageSize, open_data, select
+from ars.engine.algorithms import Plan
+from ars.engine.runners import BACKENDS, load_runner
+from ars.errors import RunError, UnknownName
+from ars.manifest import PRECISIONS
+
+__all__ = ["Wanted", "measure"]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The backends and precisions to measure; none means all."""
+
+    backends: tuple[str, ...] = ()
+    precisions: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        known = [LOOP, COMPILED, *(backend.name for backend in BACKENDS)]
+        for what, given, names in (("backend", self.backends, known), ("precision", self.precisions, PRECISIONS)):
+            for name in given:
+                if name not in names:
+                    raise UnknownName(what, name, names)
+
+    @property
+    def backend_names(self) -> set[str]:
+        """By default all but PyTorch inside the engine, which is there to check other runners."""
+        return set(self.backends) or {LOOP, COMPILED, *(backend.name for backend in BACKENDS)} - {"torch"}
+
+    def files_of(self, network: Network) -> Network:
+        chosen = tuple(file for file in network.files if not self.precisions or file.precision in self.precisions)
+        return replace(network, files=chosen)
+
+
+def measure(
+    engine: str,
+    wanted: Wanted,
+    folder: Path,
+    *,
+    data: str | None,
+    inputs: int,
+    plan: Plan,
+    rounds: int,
+    sigma: float,
+    batch: int | None,
+    threads: int,
+) -> BenchResult:
+    """The times of all candidates. `folder` is for files that are made on the way."""
+    network = wanted.files_of(open_network(engine, folder))
+    left_out: list[str] = []
+    with ExitStack() as stack:
+        work = Work(_inputs(network, data, inputs), plan, None, sigma, batch, threads)
+        backends = wanted.backend_names
+        candidates = [
+            *loop_candidates(network, work, backends, left_out.append),
+            *engine_candidates(network, work, backends, stack, left_out.append),
+        ]
+        if not candidates:
+            reasons = f" ({'; '.join(left_out)})" if left_out else ""
+            raise RunError(f"nothing of {engine} can be measured here{reasons}")
+        timings = interleave({candidate.name: candidate.turn for candidate in candidates}, rounds)
+    measurements = tuple(_measured(one, timings.seconds[one.name], work) for one in candidates)
+    return BenchResult(network.name, plan.n0, plan.n, rounds, measurements, tuple(left_out), describe_machine())
+
+
+def _inputs(network: Network, data: str | None, number: int) -> tuple[np.typing.NDArray[np.float32], ...]:
+    """The first inputs of the data, in the model's number of channels; or one of random pixels."""
+    path = network.files[0].path if network.files else network.trained
+    if path is None:
+        raise RunError(f"{network.name} has no file of this precision; choose another --precision, or export it")
+    shape = load_runner(path).shape
+    if data is None:
+        return (np.random.default_rng(0).random(tuple(side or 1 for side in shape), dtype=np.float32),)
+    channels = shape[0] if len(shape) == 3 and shape[0] in (1, 3) else None
+    source = open_data(data, ImageSize(channels=channels))
+    return tuple(source[idx].x for idx in select(len(source), most=number))
+
+
+def _measured(candidate: Candidate, seconds: list[float], work: Work) -> Measurement:
+    return Measurement(
+        name=candidate.name,
+        backend=candidate.backend,
+        precision=candidate.precision,
+        stopping=candidate.stopping,
+        noise=candidate.noise,
+        batch=candidate.batch,
+        threads=work.threads,
+        sha256=candidate.sha256,
+        extrapolated=candidate.extrapolated,
+        draws=candidate.draws,
+        inputs=candidate.inputs,
+        draws_per_sample=candidate.draws / candidate.inputs
+        if candidate.stopping == "adaptive"
+        else work.draws_per_sample,
+        once=candidate.once,
+        seconds=tuple(seconds),
+    )

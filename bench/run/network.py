@@ -1,0 +1,71 @@
+"""The model that is measured: its files in each precision, and the model.pt that they came from."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ars.data.pixels import file_sha256
+from ars.errors import ModelError, UnknownName
+from ars.manifest import Manifest, manifest_beside
+
+__all__ = ["Network", "NetworkFile", "open_network"]
+
+
+@dataclass(frozen=True)
+class NetworkFile:
+    path: Path
+    precision: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Network:
+    name: str
+    files: tuple[NetworkFile, ...]
+    """Classifiers and engines, in each precision that is there."""
+    trained: Path | None
+    """The model.pt, for the PyTorch path."""
+    noise: str | None
+    """The kind of its own noise; None where it has none, so that a sigma must be given."""
+
+
+def open_network(engine: str, folder: Path) -> Network:
+    """A model by one of its files (.onnx, .trt, .pt, or the manifest .json), with those beside it; or by the name of an
+    architecture, which is made in `folder` with random weights: what a draw costs does not depend on them."""
+    path = Path(engine)
+    if path.suffix == "" and not path.is_file():
+        return _make(engine, folder)
+    if not path.exists():
+        raise ModelError(path, "there is no such file", "give a model, or an architecture like resnet20")
+    if path.suffix == ".json":
+        return _of_manifest(path.stem, Manifest.read(path), path.parent)
+    if path.suffix == ".pt":
+        beside = path.with_suffix(".json")
+        if not beside.exists():
+            return Network(path.stem, (), path, "its own")
+        return replace(_of_manifest(path.stem, Manifest.read(beside), path.parent), trained=path)
+    manifest = manifest_beside(path)
+    if manifest is not None:
+        return _of_manifest(path.name.partition(".")[0], manifest, path.parent)
+    return Network(path.stem, (NetworkFile(path, "fp32", file_sha256(path)),), None, None)
+
+
+def _of_manifest(name: str, manifest: Manifest, folder: Path) -> Network:
+    files = tuple(
+        NetworkFile(folder / file.path, file.precision, file.sha256)
+        for file in manifest.files
+        if file.role in ("classifier", "engine")
+    )
+    return Network(name, files, manifest.file("trained", folder), manifest.noise.kind.value)
+
+
+# Of an input, by the beginning of the architecture's name.
+_SHAPES = {"cnn": (1, 28, 28), "resnet50": (3, 224, 224), "resnet": (3, 32, 32), "timm:": (3, 224, 224)}
+
+
+def _make(arch: str, folder: Path) -> Network:
+    shape = next((shape for start, shape in _SHAPES.items() if arch.startswith(start)), None)
+    if shape is None:
+        raise UnknownName("file or architecture", arch, ["cnn", "resnet20", "resnet56", "resnet110", "resnet50"])
+    from ars.bench.run.random_model import export_random
+
+    return open_network(str(export_random(arch, shape, folder)), folder)

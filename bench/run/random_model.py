@@ -1,0 +1,42 @@
+"""A model of an architecture with random weights, exported as its users would: what a draw costs is known without
+training it."""
+
+import contextlib
+import io
+from pathlib import Path
+
+import torch
+
+from ars.errors import RunError
+from ars.export.cli import main as export
+from ars.noise import NoiseKind
+from ars.train.batches import Images
+from ars.train.model_file import ModelSettings, build, write_model_file
+from ars.train.noise_models import NoiseShape
+
+__all__ = ["export_random"]
+
+SIGMA = 0.25
+
+
+def export_random(arch: str, shape: tuple[int, ...], folder: Path) -> Path:
+    """The manifest of the model, made in the folder: its noise is a generator's, its precisions are FP32 and INT8."""
+    classes = tuple(str(number) for number in range(1000 if shape[-1] > 100 else 10))
+    channels = shape[0]
+    settings = ModelSettings(
+        arch, shape, classes, (0.5,) * channels, (0.25,) * channels, "gaussian", NoiseKind.INPUT, NoiseShape(SIGMA)
+    )
+    generator = torch.Generator().manual_seed(0)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = build(settings)
+    examples = Images(torch.rand((64, *shape), generator=generator), torch.zeros(64, dtype=torch.int64))
+    trained = folder / f"{arch.replace(':', '-')}.pt"
+    write_model_file(trained, settings, model.eval(), {"weights": "random"}, examples)
+    # The weights have learned nothing, so the precisions need not agree on the top class.
+    given = [str(trained), "--precision", "fp32,int8", "--min-agreement", "0", "--quiet"]
+    with contextlib.redirect_stdout(io.StringIO()):  # the names of files that nobody will see
+        status = export(given, standalone_mode=False)
+    if status:
+        raise RunError(f"{arch} could not be exported; the reason stands above")
+    return trained.with_suffix(".json")

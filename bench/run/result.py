@@ -1,0 +1,132 @@
+"""What a benchmark found: every raw time, and the seconds per sample that follow from them."""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ars.bench.timing import Ratio, Timings
+from ars.errors import FileError
+
+__all__ = ["FORMAT", "BenchResult", "Measurement", "read_result"]
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One candidate: what it was, and what its turns took. A turn is a call of it, in each round."""
+
+    name: str
+    backend: str
+    precision: str
+    stopping: str
+    noise: str
+    """The kind of the noise: isotropic, dataset or input."""
+    batch: int
+    threads: int
+    sha256: str
+    """Of the model file."""
+    extrapolated: bool
+    """Whether a turn had fewer draws than a sample, so that seconds per sample follow from its rate."""
+    draws: int
+    """In a turn."""
+    inputs: int
+    """Certified in a turn; 1 where the draws are of one input."""
+    draws_per_sample: float
+    once: float
+    """Seconds that come once an input, however many draws it has: the noise maps."""
+    seconds: tuple[float, ...]
+    """Of a turn, in each round."""
+
+    @property
+    def seconds_per_sample(self) -> tuple[float, ...]:
+        """By round."""
+        if not self.extrapolated:
+            return tuple(seconds / self.inputs for seconds in self.seconds)
+        return tuple(self.once + max(0.0, s - self.once) * self.draws_per_sample / self.draws for s in self.seconds)
+
+    @property
+    def draws_per_second(self) -> float:
+        return self.draws / float(np.mean(self.seconds))
+
+
+@dataclass(frozen=True)
+class BenchResult:
+    network: str
+    n0: int
+    n: int
+    rounds: int
+    measurements: tuple[Measurement, ...]
+    left_out: tuple[str, ...]
+    """What could not be measured, and why: a sentence each."""
+    environment: dict[str, str | int | float]
+    format: int = FORMAT
+
+    @property
+    def timings(self) -> Timings:
+        """Seconds per sample of each candidate, round by round."""
+        return Timings({one.name: list(one.seconds_per_sample) for one in self.measurements})
+
+    @property
+    def fastest(self) -> Measurement:
+        return min(self.measurements, key=lambda one: float(np.median(one.seconds_per_sample)))
+
+    def ratios(self) -> list[tuple[Measurement, Ratio]]:
+        """How many times as fast the fastest is as each other candidate, the nearest first."""
+        others = [one for one in self.measurements if one is not self.fastest]
+        ratios = [(one, self.timings.ratio(self.fastest.name, one.name)) for one in others]
+        return sorted(ratios, key=lambda pair: pair[1].median)
+
+    def as_json(self) -> str:
+        """All of it, and what follows from the raw times."""
+        content = dataclasses.asdict(self)
+        for stored, one in zip(content["measurements"], self.measurements, strict=True):
+            per_sample = one.seconds_per_sample
+            stored["seconds_per_sample"] = per_sample
+            stored["draws_per_second"] = one.draws_per_second
+            stored |= {"mean": float(np.mean(per_sample)), "deviation": deviation(per_sample)}
+            stored |= {"lowest": min(per_sample), "highest": max(per_sample)}
+        fastest = self.fastest.name
+        content["ratios"] = [
+            {"faster": fastest, "slower": one.name} | dataclasses.asdict(ratio) for one, ratio in self.ratios()
+        ]
+        return json.dumps(content, indent=2) + "\n"
+
+
+def deviation(values: Sequence[float]) -> float:
+    """The sample's standard deviation."""
+    return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+
+
+def read_result(path: Path) -> BenchResult:
+    """The result in a file that `--export-json` wrote."""
+    fix = "give a file that `ars-bench run --export-json` wrote"
+    try:
+        content: dict[str, Any] = json.loads(path.read_text())
+        if content["format"] != FORMAT:
+            raise FileError(path, f"its format is {content['format']}, and this version reads {FORMAT}", fix)
+        names = {field.name for field in dataclasses.fields(Measurement)}
+        measurements = tuple(
+            Measurement(
+                **{name: value for name, value in one.items() if name in names} | {"seconds": tuple(one["seconds"])}
+            )
+            for one in content["measurements"]
+        )
+        return BenchResult(
+            content["network"],
+            content["n0"],
+            content["n"],
+            content["rounds"],
+            measurements,
+            tuple(content["left_out"]),
+            content["environment"],
+        )
+    except OSError as error:
+        raise FileError(path, f"it cannot be read ({error.strerror})", fix) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FileError(path, f"it is not a benchmark ({error!r})", fix) from error

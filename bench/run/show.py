@@ -1,0 +1,33 @@
+"""A benchmark on the terminal: the table, how fast the fastest is against each other one, and advice."""
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from ars.bench.run.export import HEADS, cells, footnote
+from ars.bench.run.result import BenchResult
+
+__all__ = ["show"]
+
+
+def show(result: BenchResult) -> None:
+    """Figures go to stdout, advice to stderr; the last lines say how fast the fastest is."""
+    for reason in result.left_out:
+        click.echo(reason, err=True)
+    table = Table(title=f"{result.network}: seconds per sample", title_justify="left")
+    for number, head in enumerate(HEADS):
+        table.add_column(head, justify="right" if number else "left", no_wrap=True)
+    for row in cells(result):
+        table.add_row(*row)
+    console = Console()
+    console.width = max(console.width, 110)  # a table that is cut says less than one that wraps
+    console.print(table)
+    click.echo(footnote(result))
+    if result.timings.noisy:
+        advice = "stop other work, ask for more --rounds, or use fewer --threads than cores"
+        click.echo(f"The machine is noisy: {advice}.", err=True)
+    ratios = result.ratios()
+    if ratios:
+        click.echo(f"\n{result.fastest.name} is")
+        for one, ratio in ratios:
+            click.echo(f"{ratio.median:8.2f} times as fast as {one.name} ({ratio.low:.2f} to {ratio.high:.2f})")

@@ -1,0 +1,98 @@
+"""What follows from raw times: seconds per sample, ratios, and the files that keep them."""
+
+import csv
+import io
+import json
+
+import pytest
+
+from ars.bench.run.export import EXPORTERS, cells
+from ars.bench.run.result import BenchResult, Measurement, read_result
+from ars.errors import FileError
+
+
+def measurement(
+    name, seconds, *, draws=1000, inputs=1, extrapolated=True, once=0.0, per_sample=100_100, stopping="fixed"
+):
+    return Measurement(
+        name,
+        "openvino",
+        "int8",
+        stopping,
+        "input",
+        64,
+        2,
+        "ab12",
+        extrapolated,
+        draws,
+        inputs,
+        per_sample,
+        once,
+        seconds,
+    )
+
+
+LOOP = measurement("PyTorch loop", (2.0, 4.0, 2.0))
+OURS = measurement("ars openvino int8", (1.0, 2.0, 1.0), once=0.5)
+ADAPTIVE = measurement(
+    "ars openvino int8 adaptive",
+    (5.0, 10.0, 5.0),
+    draws=40_000,
+    inputs=10,
+    extrapolated=False,
+    per_sample=4000.0,
+    stopping="adaptive",
+)
+RESULT = BenchResult(
+    "net", 100, 100_000, 3, (LOOP, OURS, ADAPTIVE), ("x is left out: why",), {"cpu": "a | b", "cores": 2}
+)
+
+
+def test_a_rate_is_extrapolated_to_a_sample_and_what_comes_once_is_not():
+    assert LOOP.seconds_per_sample == pytest.approx((200.2, 400.4, 200.2))
+    assert OURS.seconds_per_sample[0] == pytest.approx(0.5 + 0.5 * 100.1)
+    assert LOOP.draws_per_second == pytest.approx(1000 / (8 / 3))
+
+
+def test_a_turn_of_many_inputs_is_shared_out():
+    assert ADAPTIVE.seconds_per_sample == (0.5, 1.0, 0.5)
+
+
+def test_the_fastest_is_compared_with_each_other_one_the_nearest_first():
+    assert RESULT.fastest is ADAPTIVE
+    assert [one.name for one, _ in RESULT.ratios()] == [OURS.name, LOOP.name]
+    assert RESULT.ratios()[1][1].median == pytest.approx(400.4)
+
+
+def test_a_star_marks_what_was_extrapolated():
+    by_name = {row[0]: row for row in cells(RESULT)}
+    assert by_name["PyTorch loop"][1] == "267*"
+    assert by_name[ADAPTIVE.name][1] == "0.667"
+    assert "* extrapolated" in EXPORTERS["markdown"](RESULT)
+
+
+def test_json_keeps_every_raw_time_and_is_read_back(tmp_path):
+    text = EXPORTERS["json"](RESULT)
+    content = json.loads(text)
+    assert content["measurements"][0]["seconds"] == [2.0, 4.0, 2.0]
+    assert content["measurements"][0]["mean"] == pytest.approx(266.93, abs=0.01)
+    assert content["ratios"][1]["slower"] == "PyTorch loop"
+    path = tmp_path / "bench.json"
+    path.write_text(text)
+    assert read_result(path) == RESULT
+
+
+def test_csv_and_markdown_have_a_row_for_each_candidate():
+    rows = list(csv.DictReader(io.StringIO(EXPORTERS["csv"](RESULT))))
+    assert [row["name"] for row in rows] == [LOOP.name, OURS.name, ADAPTIVE.name]
+    assert float(rows[2]["seconds_per_sample"]) == pytest.approx(2 / 3)
+    lines = EXPORTERS["markdown"](RESULT).splitlines()
+    assert len({line.count("|") - line.count("\\|") for line in lines[:5]}) == 1
+
+
+@pytest.mark.parametrize("text", ["no json", "[]", "{}", '{"format": 99}', '{"format": 1, "measurements": [{}]}'])
+def test_a_file_that_is_no_benchmark_is_refused(tmp_path, text):
+    path = tmp_path / "bench.json"
+    path.write_text(text)
+    with pytest.raises(FileError, match=r"bench\.json"):
+        read_result(path)

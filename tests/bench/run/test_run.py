@@ -1,0 +1,116 @@
+"""`ars-bench run` from the command line, on tiny networks: what is measured, what is left out, and bad input."""
+
+import json
+import sys
+from pathlib import Path
+
+import models
+import pytest
+import torch
+from click.testing import CliRunner
+
+from ars.bench import timing
+from ars.bench.cli import main
+from ars.bench.run import candidates
+from ars.bench.run.random_model import export_random
+
+
+@pytest.fixture(autouse=True)
+def short_turns(monkeypatch):
+    monkeypatch.setattr(timing, "TURN_SECONDS", 0.01)
+    monkeypatch.setattr(candidates, "TURN_SECONDS", 0.01)
+    monkeypatch.setattr(candidates, "WHOLE_SECONDS", 0.0)
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory):
+    """A small CNN with a noise generator, FP32 and INT8, and its model.pt."""
+    return export_random("cnn", (1, 28, 28), tmp_path_factory.mktemp("network"))
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["run", "--rounds", "3", "--batch", "16", "--threads", "2", *map(str, arguments)])
+
+
+def refused(result, *parts):
+    assert result.exit_code == 2, result.output
+    assert "Traceback" not in result.output
+    for part in parts:
+        assert part in result.stderr
+
+
+def test_the_loop_and_each_runner_on_each_precision_take_turns(network, tmp_path):
+    before = torch.get_num_threads()
+    given = ["--backend", "loop", "--backend", "onnxruntime", "--backend", "openvino"]
+    exports = [
+        word for form in ("json", "csv", "markdown", "html") for word in (f"--export-{form}", tmp_path / f"b.{form}")
+    ]
+    result = run("--engine", network, *given, *exports)
+    assert result.exit_code == 0, result.output
+    assert torch.get_num_threads() == before
+    content = json.loads((tmp_path / "b.json").read_text())
+    names = {one["name"] for one in content["measurements"]}
+    engines = {
+        f"ars {backend} {precision}" for backend in ("onnxruntime", "openvino") for precision in ("fp32", "int8")
+    }
+    assert names == {"PyTorch loop"} | engines
+    assert all(len(one["seconds"]) == 3 for one in content["measurements"])
+    assert all(one["extrapolated"] and one["draws"] < 100_100 for one in content["measurements"])
+    assert {one["noise"] for one in content["measurements"]} == {"input"}
+    assert content["environment"]["cores"] >= 1
+    assert len({one["sha256"] for one in content["measurements"]}) == 3, "the hashes of model.pt, FP32 and INT8"
+    closing = result.stdout.strip().splitlines()
+    assert sum("times as fast as" in line for line in closing) == 4
+    assert closing[-1].startswith("  ")
+    assert "PyTorch loop" in (tmp_path / "b.markdown").read_text()
+    assert "Content-Security-Policy" in (tmp_path / "b.html").read_text()
+
+
+def test_a_short_sample_is_measured_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(candidates, "WHOLE_SECONDS", 60.0)
+    models.linear(tmp_path / "model.onnx")
+    result = run("--engine", tmp_path / "model.onnx", "--backend", "onnxruntime", "--n", 500, "--export-json", "-")
+    assert result.exit_code == 0, result.output
+    (one,) = json.loads(result.stdout[result.stdout.index("\n{") :])["measurements"]
+    assert (one["extrapolated"], one["draws"], one["noise"]) == (False, 600, "isotropic")
+
+
+def test_what_cannot_be_measured_is_left_out_with_the_reason(network, monkeypatch):
+    def fail(*arguments, **named):
+        raise RuntimeError("no C++ compiler\nwas found")
+
+    monkeypatch.setattr(torch, "compile", fail)
+    result = run("--engine", network, "--backend", "compiled", "--backend", "onnxruntime", "--precision", "fp32")
+    assert result.exit_code == 0, result.output
+    assert "PyTorch loop, compiled is left out: no C++ compiler was found" in result.stderr
+    assert "ars onnxruntime fp32" in result.stdout
+    assert "int8" not in result.stdout
+
+
+def test_a_runner_that_is_not_installed_is_left_out(tmp_path, monkeypatch):
+    models.linear(tmp_path / "model.onnx")
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    result = run("--engine", tmp_path / "model.onnx")
+    assert result.exit_code == 0, result.output
+    assert "ars onnxruntime fp32" in result.stdout
+    assert "ars openvino" not in result.stdout
+    assert "openvino" in result.stderr
+    assert "The PyTorch loop is left out: it needs the model.pt" in result.stderr
+
+
+def test_bad_input_is_one_sentence(network, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    refused(run("--engine", "no.onnx"), "no.onnx: there is no such file")
+    refused(run("--engine", "resnat20"), "'resnat20'", "did you mean 'resnet20'?")
+    refused(run("--engine", network, "--backend", "onnx"), "'onnx'", "did you mean 'onnxruntime'?")
+    refused(run("--engine", network, "--precision", "int4"), "'int4'", "did you mean 'int8'?")
+    refused(run("--engine", network, "--data", "no.npz", "--backend", "onnxruntime"), "no.npz: there is no such file")
+    Path("broken.json").write_text("{}")
+    refused(run("--engine", "broken.json"), "broken.json")
+
+
+def test_a_bad_output_path_fails_before_anything_is_measured(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    refused(run("--engine", "no.onnx", "--export-csv", "no/b.csv"), "no/b.csv: it cannot be written")
+    refused(run("--engine", "no.onnx", "--export-csv", "b.csv"), "no.onnx")
+    assert not list(tmp_path.iterdir()), "a benchmark that failed leaves no file"
