@@ -1,6 +1,6 @@
 """Interleaved timings and their ratios."""
 
-import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,19 +20,34 @@ def test_a_machine_whose_typical_round_is_far_from_its_best_is_called_noisy():
     assert not Timings({"a": [1.0, 1.1, 5.0]}).noisy
 
 
-def test_each_candidate_has_a_turn_in_each_round(monkeypatch):
-    monkeypatch.setattr(timing, "TURN_SECONDS", 0.004)
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that only candidates move, so that no other work on the machine does."""
+
+    class Clock:
+        now = 0.0
+
+        def takes(self, seconds, log, name):
+            def candidate():
+                log.append(name)
+                self.now += seconds
+
+            return candidate
+
+    clock = Clock()
+    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: clock.now))
+    return clock
+
+
+def test_each_candidate_has_a_turn_in_each_round(clock):
     order = []
-    candidates = {name: lambda name=name: (order.append(name), time.sleep(0.01)) for name in ("a", "b")}
-    timings = interleave(candidates, rounds=3)
+    timings = interleave({"a": clock.takes(1.0, order, "a"), "b": clock.takes(2.0, order, "b")}, rounds=3)
     assert order == ["a", "b"] * 4, "a warm-up and three rounds"
-    assert {name: len(seconds) for name, seconds in timings.seconds.items()} == {"a": 3, "b": 3}
-    assert min(timings.seconds["a"]) >= 0.01
+    assert timings.seconds == {"a": [1.0] * 3, "b": [2.0] * 3}
 
 
-def test_a_short_call_is_repeated_until_a_turn_is_long_enough(monkeypatch):
-    monkeypatch.setattr(timing, "TURN_SECONDS", 0.05)
+def test_a_short_call_is_repeated_until_a_turn_is_long_enough(clock):
     calls = []
-    timings = interleave({"a": lambda: (calls.append(1), time.sleep(0.005))}, rounds=2)
-    assert len(calls) >= 1 + 2 * 5
-    assert 0.004 < timings.seconds["a"][0] < 0.02
+    timings = interleave({"a": clock.takes(0.01, calls, "a")}, rounds=2)
+    assert len(calls) == 1 + 2 * 15, "turns of 0.15 seconds"
+    assert timings.seconds["a"] == pytest.approx([0.01, 0.01])
