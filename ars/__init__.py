@@ -5,6 +5,7 @@ from importlib.metadata import version
 from ars.engine.algorithms import Plan
 from ars.engine.certificate import ABSTAIN, Certificate, certificate, prediction
 from ars.engine.smoothed import SmoothedClassifier, load
+from ars.engine.stopping import Grid, Tolerance
 from ars.errors import ArsError
 from ars.noise import FAMILIES, Family, NoiseKind, Scope, family_named
 
@@ -14,10 +15,12 @@ __all__ = [
     "ArsError",
     "Certificate",
     "Family",
+    "Grid",
     "NoiseKind",
     "Plan",
     "Scope",
     "SmoothedClassifier",
+    "Tolerance",
     "__version__",
     "certificate",
     "family_named",

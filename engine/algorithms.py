@@ -5,7 +5,7 @@ packs their draws into full batches. The noise maps, the paper's mu, Sigma <- g_
 Votes are counts by class, and last the draws that voted for nobody.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from ars.checks import whole_number
 from ars.engine.bounds import MAX_N, check_alpha
-from ars.engine.certificate import Certificate, certificate, prediction
+from ars.engine.certificate import ABSTAIN, Certificate, certificate, look_at, prediction
 from ars.engine.requests import Draws, Phase
-from ars.engine.stopping import Fixed, StoppingRule
+from ars.engine.spending import Look, bounds_at
+from ars.engine.stopping import Adaptive, Fixed, Question, StoppingRule
 from ars.errors import ArgumentError, RunError
 from ars.noise import Family, NoiseKind
 
@@ -29,25 +30,48 @@ Procedure = Generator[Draws, Votes, Result]
 
 # Split over up to 10^5 classes, it stays in the range of the bounds.
 MIN_PLAN_ALPHA = 1e-9
+MIN_ADAPTIVE_ALPHA = 1e-5
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How to certify: n0 draws select a class, n draws bound its share, and alpha is the allowed share of errors."""
+    """How to certify: n0 draws select a class, n draws bound its share, and alpha is the allowed share of errors.
+
+    With a question, an input stops as soon as that is settled, and n is the budget that none exceeds.
+    """
 
     n0: int = 100
     n: int = 100_000
     alpha: float = 0.001
     two_sided: bool = False
+    question: Question | None = None
 
     def __post_init__(self) -> None:
         for name, draws in (("n0", self.n0), ("n", self.n)):
             whole_number(name, draws, 1, MAX_N, f"certificates are for 1 to {MAX_N} draws")
-        if check_alpha(self.alpha) < MIN_PLAN_ALPHA:
-            raise ArgumentError("alpha", self.alpha, f"certificates are for alpha of at least {MIN_PLAN_ALPHA}")
+        least = MIN_PLAN_ALPHA if self.question is None else MIN_ADAPTIVE_ALPHA
+        if check_alpha(self.alpha) < least:
+            kind = "certificates" if self.question is None else "adaptive certificates"
+            raise ArgumentError("alpha", self.alpha, f"{kind} are for alpha of at least {least}")
 
-    def stopping_rule(self) -> StoppingRule:
-        return Fixed(self.n)
+    @property
+    def settings(self) -> dict[str, str | float]:
+        """The plan, for the record."""
+        plan: dict[str, str | float] = {"n0": self.n0, "n": self.n, "alpha": self.alpha, "two_sided": self.two_sided}
+        if self.question is None:
+            return plan | {"stopping": "fixed"}
+        return plan | {"stopping": "adaptive"} | self.question.settings
+
+    def stopping_rule(self, family: Family, sigma_min: float, classes: int) -> StoppingRule:
+        """When an input with this noise has had enough draws."""
+        if self.question is None:
+            return Fixed(self.n)
+
+        def radius(looks: Sequence[Look]) -> float:
+            p_a, p_b = bounds_at(looks, self.n, self.alpha, two_sided=self.two_sided, others=classes)
+            return family.radius(p_a, p_b, sigma_min) or ABSTAIN
+
+        return Adaptive(self.n, self.question, radius)
 
 
 def certify(scale: NDArray[np.float32], plan: Plan, family: Family, kind: NoiseKind) -> Procedure[Certificate]:
@@ -60,9 +84,11 @@ def certify(scale: NDArray[np.float32], plan: Plan, family: Family, kind: NoiseK
         raise RunError(f"none of the first {plan.n0} draws has finite logits; check the model for NaN and infinity")
     c_a = int(counts_select[:-1].argmax())
 
-    rule, counts = plan.stopping_rule(), np.zeros_like(counts_select)
-    while draws := rule.more(counts):
+    rule = plan.stopping_rule(family, float(scale.min()), len(counts_select) - 1)
+    counts, looks = np.zeros_like(counts_select), list[Look]()
+    while draws := rule.more(looks):
         counts = counts + (yield Draws(Phase.ESTIMATION, draws))
+        looks.append(look_at(counts.tolist(), c_a))
 
     return certificate(
         counts.tolist(),
@@ -73,6 +99,8 @@ def certify(scale: NDArray[np.float32], plan: Plan, family: Family, kind: NoiseK
         scale=scale,
         kind=kind,
         two_sided=plan.two_sided,
+        looks=looks if plan.question else (),
+        budget=plan.n,
     )
 
 

@@ -14,10 +14,11 @@ from numpy.typing import ArrayLike
 
 from ars.checks import whole_number
 from ars.engine.bounds import MAX_N, binomial_test, check_alpha, lower_confidence_bound, upper_confidence_bound
+from ars.engine.spending import Look, bounds_at
 from ars.errors import ArgumentError
 from ars.noise import Family, NoiseKind, Scope, family_named, scale_map
 
-__all__ = ["ABSTAIN", "Certificate", "certificate", "format_radius", "prediction"]
+__all__ = ["ABSTAIN", "Certificate", "certificate", "format_radius", "look_at", "prediction"]
 
 ABSTAIN = -1
 
@@ -51,10 +52,20 @@ class Certificate:
     scope: Scope
     sigma_min: float
     sigma_geomean: float
+    budget: int
+    """The most estimation draws that the plan allowed; n is less where adaptive stopping ended early."""
+    looks: tuple[Look, ...]
+    """Where adaptive stopping looked at the votes: the bounds follow from these, budget and alpha (spending.py).
+    Empty at fixed n."""
 
     @property
     def abstained(self) -> bool:
         return self.predicted == ABSTAIN
+
+    @property
+    def stopping(self) -> str:
+        """The rule that ended the draws."""
+        return "adaptive" if self.looks else "fixed"
 
     @property
     def norm(self) -> float:
@@ -89,6 +100,8 @@ def certificate(
     scale: ArrayLike,
     kind: NoiseKind | str,
     two_sided: bool = False,
+    looks: Sequence[Look] = (),
+    budget: int | None = None,
 ) -> Certificate:
     """The certificate for the class `selected`, from the votes of n fresh draws.
 
@@ -96,6 +109,9 @@ def certificate(
     `selected` must come from other draws than `counts`, `n0` of them. If `two_sided`, alpha is split in halves between
     the bound of pA and those of all other bins at once (Bonferroni); otherwise pB is 1 - pA. The scale is taken as the
     noise uses it, in float32.
+
+    Without `looks`, n must have been fixed beforehand. With them, n may depend on the votes: they are all the looks
+    that were taken of a budget of `budget` draws, the last one at `counts`.
     """
     votes = _whole_counts(counts)
     family, kind = family_named(family), NoiseKind(kind)
@@ -103,7 +119,12 @@ def certificate(
     selected = whole_number("selected", selected, 0, classes - 1, f"there are {classes} classes")
     others = [count for answer, count in enumerate(votes) if answer != selected]
     alpha = check_alpha(alpha)
-    if two_sided:
+    looks, budget = tuple(Look(*look) for look in looks), n if budget is None else budget
+    if looks:
+        if looks[-1] != look_at(votes, selected):
+            raise ArgumentError("looks", looks[-1], "the last look is at the votes that are counted")
+        p_a, p_b = bounds_at(looks, budget, alpha, two_sided=two_sided, others=len(others))
+    elif two_sided:
         p_a = lower_confidence_bound(votes[selected], n, alpha / 2)
         p_b = min(upper_confidence_bound(max(others), n, alpha / 2 / len(others)), 1 - p_a)
     else:
@@ -130,7 +151,14 @@ def certificate(
         scope=kind.scope,
         sigma_min=sigma_min,
         sigma_geomean=float(np.exp(np.log(sigma).mean())),
+        budget=budget,
+        looks=looks,
     )
+
+
+def look_at(counts: Sequence[int], selected: int) -> Look:
+    """What a look sees of the votes."""
+    return Look(sum(counts), counts[selected], max(count for answer, count in enumerate(counts) if answer != selected))
 
 
 def prediction(counts: Sequence[int], alpha: float) -> int:

@@ -17,7 +17,15 @@ from ars.command_line import Group, version_option
 from ars.engine.algorithms import Plan
 from ars.engine.certificate import format_radius
 from ars.engine.inspection import inspect_file, list_parts
-from ars.engine.options import FILE, DataOptions, ModelOptions, data_options, model_options
+from ars.engine.options import (
+    FILE,
+    DataOptions,
+    ModelOptions,
+    StoppingOptions,
+    data_options,
+    model_options,
+    stopping_options,
+)
 from ars.engine.progress import RunProgress
 from ars.engine.results import FORMATS, write_records
 from ars.engine.run import certify_run, check_unchanged, environment_of, read_examples, settings_of
@@ -44,6 +52,7 @@ def main() -> None:
 @click.option("--n", type=click.IntRange(1), default=100_000, show_default=True, help="Draws that bound its share.")
 @alpha_option
 @click.option("--two-sided", is_flag=True, help="Bound the runner-up's share too, instead of using 1 - pA.")
+@stopping_options
 @click.option("--out", type=FILE, help="The run store. Default: named after engine and data.")
 @json_option
 @quiet_option
@@ -54,12 +63,13 @@ def certify(
     n: int,
     alpha: float,
     two_sided: bool,
+    stop: StoppingOptions,
     out: Path | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
     """Certify inputs into a run store. The same command again goes on where a run stopped."""
-    plan = Plan(n0, n, alpha, two_sided)
+    plan = Plan(n0, n, alpha, two_sided, stop.question())
     with model.load(None) as classifier:
         source, ids = data.open(classifier)
         out = out or Path(f"{model.engine.name}.{source.name.replace(':', '-')}.sqlite")
@@ -79,7 +89,7 @@ def certify(
             if len(left) < len(ids) and not quiet:
                 click.echo(f"{out}: {len(ids) - len(left)} of {len(ids)} inputs are certified already", err=True)
             try:
-                with RunProgress(len(left), n0 + n, quiet=quiet) as progress:
+                with RunProgress(len(left), None if plan.question else n0 + n, quiet=quiet) as progress:
                     on_bad_input = data.skipper(lambda error: progress.say(f"Skipped: {error}"))
                     shape = first[1].shape
                     examples = read_examples(source, left, classifier.runner.classes, on_bad_input, shape)

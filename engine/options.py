@@ -11,9 +11,10 @@ import click
 from ars.data import Dataset, ImageSize, open_data, select
 from ars.engine.runners import BACKENDS
 from ars.engine.smoothed import SmoothedClassifier, load
-from ars.errors import DataError
+from ars.engine.stopping import Grid, Question, Tolerance, parse_radii
+from ars.errors import ArgumentError, DataError
 
-__all__ = ["DataOptions", "ModelOptions", "data_options", "model_options"]
+__all__ = ["DataOptions", "ModelOptions", "StoppingOptions", "data_options", "model_options", "stopping_options"]
 
 Command = Callable[..., None]
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -77,6 +78,31 @@ class DataOptions:
         return say if self.on_error == "skip" else None
 
 
+@dataclass(frozen=True)
+class StoppingOptions:
+    stopping: str
+    radii: str | None
+    radius: float | None
+    tolerance: float | None
+
+    def question(self) -> Question | None:
+        """What adaptive stopping is to settle; None for the fixed rule."""
+        given = {name: value for name, value in vars(self).items() if name != "stopping" and value is not None}
+        if self.stopping == "fixed" and given:
+            name, value = given.popitem()
+            raise ArgumentError(name, value, "it is a question for --stopping adaptive")
+        if len(given) > 1:
+            name, value = given.popitem()
+            raise ArgumentError(name, value, "give one of --radii, --radius and --tolerance")
+        if self.stopping == "fixed":
+            return None
+        if self.tolerance is not None:
+            return Tolerance(self.tolerance)
+        if self.radius is not None:
+            return Grid((self.radius,))
+        return Grid() if self.radii is None else parse_radii(self.radii)
+
+
 def _gather(group: type, argument: str, *options: Callable[[Command], Command]) -> Callable[[Command], Command]:
     """A decorator that adds options to a command and hands them over as one object."""
 
@@ -125,4 +151,19 @@ data_options = _gather(
     click.option(
         "--on-error", type=click.Choice(["fail", "skip"]), default="fail", show_default=True, help="Bad inputs."
     ),
+)
+
+stopping_options = _gather(
+    StoppingOptions,
+    "stop",
+    click.option(
+        "--stopping",
+        type=click.Choice(["fixed", "adaptive"]),
+        default="fixed",
+        show_default=True,
+        help="n draws for each input (the paper), or until its question is settled.",
+    ),
+    click.option("--radii", help="Adaptive: which of these radii are certified? Default: 0,0.25,...,3.5."),
+    click.option("--radius", type=float, help="Adaptive: is this radius certified?"),
+    click.option("--tolerance", type=float, help="Adaptive: the radius to within this share of what n draws give."),
 )

@@ -14,30 +14,35 @@ _SECONDS_A_LINE = 5.0
 
 
 class RunProgress:
-    """Inputs done, draws a second, certified accuracy so far, time left."""
+    """Inputs done, draws a second, certified accuracy so far, time left.
 
-    def __init__(self, inputs: int, draws_an_input: int, *, quiet: bool, stream: TextIO | None = None) -> None:
+    Where nobody knows the draws of an input beforehand, they are None, and the time left goes by inputs.
+    """
+
+    def __init__(self, inputs: int, draws_an_input: int | None, *, quiet: bool, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
         self._quiet = quiet
-        self._total_inputs, self._total_draws = inputs, inputs * draws_an_input
+        self._total_inputs, self._by_draws = inputs, draws_an_input is not None
+        self._total = inputs * (1 if draws_an_input is None else draws_an_input)
         self._start = self._last_line = time.perf_counter()
         self._inputs = self._draws = self._labelled = self._certified = 0
         self._console = Console(file=self._stream)
         columns = (TextColumn("certifying"), BarColumn(), TaskProgressColumn(), TextColumn("{task.description}"))
         shown = not quiet and self._stream.isatty()
         self._bar = Progress(*columns, TimeRemainingColumn(), console=self._console, transient=True, disable=not shown)
-        self._task = self._bar.add_task("", total=self._total_draws)
+        self._task = self._bar.add_task("", total=self._total)
         self._lines = not quiet and not shown
 
     def draws(self, number: int) -> None:
         """Count draws, batch by batch."""
         self._draws += number
         now = time.perf_counter()
-        self._bar.update(self._task, advance=number, description=self._describe(now))
+        done = self._draws if self._by_draws else self._inputs
+        self._bar.update(self._task, completed=done, description=self._describe(now))
         if self._lines and now - self._last_line > _SECONDS_A_LINE:
             self._last_line = now
-            left = (now - self._start) / self._draws * (self._total_draws - self._draws)
-            print(f"{self._describe(now)}, {left:.0f} s left", file=self._stream, flush=True)
+            left = f", {(now - self._start) / done * (self._total - done):.0f} s left" if done else ""
+            print(f"{self._describe(now)}{left}", file=self._stream, flush=True)
 
     def input(self, correct: bool | None) -> None:
         """Count one certified input."""

@@ -13,7 +13,7 @@ __all__ = ["FORMATS", "write_records"]
 
 COLUMNS = (
     *("idx", "label", "predict", "radius", "correct", "time", "p_a", "p_b", "K", "sigma_min", "sigma_geomean"),
-    *("scope", "n0", "n", "draws", "seconds", "selected", "counts"),
+    *("scope", "n0", "n", "draws", "seconds", "selected", "counts", "stopping", "budget", "looks"),
 )
 
 
@@ -38,6 +38,9 @@ def _columns(record: Record) -> dict[str, object]:
         record.seconds,
         certificate.selected,
         " ".join(map(str, certificate.counts)),
+        certificate.stopping,
+        certificate.budget,
+        " ".join(":".join(map(str, look)) for look in certificate.looks),
     )
     return dict(zip(COLUMNS, values, strict=True))
 
@@ -51,7 +54,11 @@ def _separated(records: Iterable[Record], delimiter: str) -> Iterator[str]:
 
 
 def _json(records: Iterable[Record]) -> Iterator[str]:
-    rows = (json.dumps(_columns(record) | {"counts": record.certificate.counts}) for record in records)
+    def whole(record: Record) -> dict[str, object]:
+        lists = {"counts": record.certificate.counts, "looks": [look._asdict() for look in record.certificate.looks]}
+        return _columns(record) | lists
+
+    rows = (json.dumps(whole(record)) for record in records)
     yield "[\n  " + ",\n  ".join(rows) + "\n]\n"
 
 

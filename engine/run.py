@@ -1,6 +1,5 @@
 """A certification run: the inputs of a data source through a smoothed classifier into a store."""
 
-import dataclasses
 import hashlib
 import importlib.metadata
 import platform
@@ -32,8 +31,7 @@ def settings_of(
         "family": classifier.family.name,
         "kind": classifier.noise.kind.value,
         **classifier.noise.settings,
-        **dataclasses.asdict(plan),
-        "stopping": "fixed",
+        **plan.settings,
         "seed": classifier.seed,
         "batch": classifier.batch,
         "noise_stream": NOISE_STREAM,

@@ -23,6 +23,7 @@ from ars.engine.noise_maps import open_noise
 from ars.engine.places import CPU, Place, devices_named, open_places
 from ars.engine.runners import choose_backend, manifest_of
 from ars.engine.scheduler import Finished, Job
+from ars.engine.stopping import Question
 from ars.errors import DataError, OutOfMemory, RunError
 from ars.noise import family_named
 
@@ -129,11 +130,12 @@ class SmoothedClassifier:
         n: int = DEFAULT_PLAN.n,
         alpha: float = DEFAULT_PLAN.alpha,
         two_sided: bool = False,
+        question: Question | None = None,
         input_id: int = 0,
     ) -> Certificate:
         """The certificate of one input: floats in pixel units, or integers in 0..255. `input_id` and the seed decide
-        its noise."""
-        plan = Plan(n0, n, alpha, two_sided)
+        its noise. With a question, like ars.Grid((0, 0.25, 0.5)), it stops as soon as that is settled."""
+        plan = Plan(n0, n, alpha, two_sided, question)
         (finished,) = self.certify_many([(input_id, x)], plan)
         return finished.result
 

@@ -15,12 +15,15 @@ from pathlib import Path
 from types import TracebackType
 
 from ars.engine.certificate import Certificate
+from ars.engine.spending import Look
 from ars.errors import RunError, StoreError
 from ars.noise import Scope
 
 __all__ = ["Record", "Settings", "Store", "read_records", "read_settings", "stored_batch"]
 
-FORMAT = 1
+FORMAT = 2
+# Format 1 had no adaptive stopping. Its stores can be read; a run does not go on in one.
+READABLE = (1, FORMAT)
 
 Settings = Mapping[str, str | int | float | bool | None]
 
@@ -31,7 +34,7 @@ CREATE TABLE certificates (
     p_a REAL NOT NULL, p_b REAL NOT NULL, selected INTEGER NOT NULL, counts TEXT NOT NULL, n0 INTEGER NOT NULL,
     n INTEGER NOT NULL, draws INTEGER NOT NULL, K REAL NOT NULL, sigma_min REAL NOT NULL, sigma_geomean REAL NOT NULL,
     scope TEXT NOT NULL, alpha REAL NOT NULL, two_sided INTEGER NOT NULL, family TEXT NOT NULL,
-    input_sha256 TEXT NOT NULL
+    input_sha256 TEXT NOT NULL, budget INTEGER NOT NULL, looks TEXT NOT NULL
 );
 """
 
@@ -61,7 +64,7 @@ class Store:
         self._lock = _lock(path)
         self._database = sqlite3.connect(path, timeout=10)
         try:
-            exists = _is_store(self._database, path)
+            exists = _is_store(self._database, path, (FORMAT,))
             if exists and self.done():
                 _check_settings(path, self._database, settings)
             else:  # a new one, or one in which nothing was certified yet
@@ -107,6 +110,8 @@ class Store:
             "two_sided": certificate.two_sided,
             "family": certificate.family,
             "input_sha256": record.input_sha256,
+            "budget": certificate.budget,
+            "looks": json.dumps(certificate.looks),
         }
         names = ", ".join(row)
         places = ", ".join(f":{name}" for name in row)
@@ -150,7 +155,9 @@ def stored_batch(path: Path) -> int | None:
 def read_records(path: Path) -> Iterator[Record]:
     """The certified inputs of a run, in the order of their numbers."""
     with _reading(path) as database:
-        for row in database.execute("SELECT * FROM certificates ORDER BY idx"):
+        (found,) = database.execute("SELECT format FROM run").fetchone()
+        columns = "*" if found == FORMAT else "*, n AS budget, '[]' AS looks"
+        for row in database.execute(f"SELECT {columns} FROM certificates ORDER BY idx"):
             certificate = Certificate(
                 predicted=row["predict"],
                 radius=row["radius"],
@@ -167,6 +174,8 @@ def read_records(path: Path) -> Iterator[Record]:
                 scope=Scope(row["scope"]),
                 sigma_min=row["sigma_min"],
                 sigma_geomean=row["sigma_geomean"],
+                budget=row["budget"],
+                looks=tuple(Look(*look) for look in json.loads(row["looks"])),
             )
             yield Record(row["idx"], row["label"], certificate, row["draws"], row["seconds"], row["input_sha256"])
 
@@ -184,12 +193,12 @@ def _reading(path: Path) -> Iterator[sqlite3.Connection]:
                 raise StoreError(path, "it is not a run store", "give a file that `ars-engine certify` wrote")
             database.row_factory = sqlite3.Row
             yield database
-    except (sqlite3.Error, ValueError, KeyError) as error:
+    except (sqlite3.Error, ValueError, KeyError, IndexError, TypeError) as error:
         raise StoreError(path, f"it is damaged ({error})", "certify again into another store") from error
 
 
-def _is_store(database: sqlite3.Connection, path: Path) -> bool:
-    """Whether the file is a store of this format; False if it is empty."""
+def _is_store(database: sqlite3.Connection, path: Path, formats: tuple[int, ...] = READABLE) -> bool:
+    """Whether the file is a store of these formats; False if it is empty."""
     try:
         names = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if not names:
@@ -199,10 +208,10 @@ def _is_store(database: sqlite3.Connection, path: Path) -> bool:
         (found,) = database.execute("SELECT format FROM run").fetchone()
     except (sqlite3.DatabaseError, TypeError) as error:
         raise StoreError(path, f"it is not a run store ({error})", "choose another file") from error
-    if found != FORMAT:
-        raise StoreError(
-            path, f"its format is {found}, and this version reads {FORMAT}", "use the version that wrote it"
-        )
+    if found not in formats:
+        verb, known = ("reads", READABLE) if found not in READABLE else ("goes on in", formats)
+        problem = f"its format is {found}, and this version {verb} {' and '.join(map(str, known))}"
+        raise StoreError(path, problem, "use the version that wrote it")
     return True
 
 

@@ -3,12 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ars.engine.stopping import RADII
 from ars.engine.store import Record
 
 __all__ = ["RADII", "Summary", "summarize"]
-
-RADII = tuple(i * 0.25 for i in range(15))
-"""The field's grid."""
 
 
 @dataclass(frozen=True)

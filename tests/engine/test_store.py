@@ -106,7 +106,7 @@ def test_another_database_and_another_format_are_refused(tmp_path):
     with database:
         database.execute("UPDATE run SET format = 9")
     database.close()
-    with pytest.raises(StoreError, match="its format is 9, and this version reads 1"):
+    with pytest.raises(StoreError, match="its format is 9, and this version reads 1 and 2"):
         list(read_records(newer))
 
 

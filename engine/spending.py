@@ -1,0 +1,105 @@
+"""Bounds that hold at every look, so that an input may stop at any of them, for any reason.
+
+A lower bound of the selected class's share is an upper bound of the rate at which draws miss it. Clopper-Pearson bounds
+the rate of something that was seen `count` times in m draws, at one m that is fixed beforehand. To look many times, the
+allowed error alpha is spent on the looks: each has its part, the parts add up to alpha, and with probability 1 - alpha
+all bounds hold at once (Lan and DeMets, "Discrete sequential boundaries for clinical trials", Biometrika 70, 1983, with
+Bonferroni in the place of their exact sums). It is spent in two ways:
+
+- *By draws.* The looks are at set numbers of draws, a tenth apart. Half of alpha is for the last look, at n, and half
+  for the others in proportion to their draws, because late looks are where draws are saved.
+- *By count.* "At most c were seen in the first m draws" can only become false as m grows. So for a fixed c the
+  Clopper-Pearson bound with c in the place of the count holds at all m together (inverse sampling; Haldane, "On a
+  method of estimating frequencies", Biometrika 33, 1945). Half of alpha is for the last look again, 0.3 for c = 0 and
+  the rest for c = 1, 2, 4, ..., 128. So an input that never misses has a rate below r after log(1 / 0.3 alpha) / r
+  draws, wherever the looks are.
+
+Each way has all of alpha. The first judges rates above RARE / n, the second those below: the true rate is on one side,
+and only the bound of that side can be wrong. The second is asked only after the first has excluded its whole side.
+
+A certificate can be computed again from its looks, n and alpha; nothing else decides its bounds.
+"""
+
+import bisect
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from ars.engine.bounds import upper_confidence_bound
+from ars.errors import ArgumentError
+
+__all__ = ["Look", "bounds_at", "look_draws", "next_look"]
+
+RATIO = 1.1
+FIRST_LOOK = 200
+MOST_SPREAD = 500
+"""The first look is not before n / 500 draws: each part of alpha stays in the range of the bounds."""
+RESERVE = 0.5
+"""The part of alpha for the last look."""
+RARE = 200
+BY_COUNT = ((0, 0.3), *((2**power, 0.2 / 8) for power in range(8)))
+
+
+class Look(NamedTuple):
+    """The votes at one look: how many draws, how many of them for the selected class, and for the next best answer."""
+
+    draws: int
+    hits: int
+    runner_up: int
+
+
+@lru_cache
+def look_draws(n: int) -> tuple[int, ...]:
+    """The draws at which a budget of n is looked at; the last look is at n."""
+    looks = [n]
+    while (earlier := round(looks[-1] / RATIO)) >= max(FIRST_LOOK, n / MOST_SPREAD):
+        looks.append(earlier)
+    return tuple(reversed(looks))
+
+
+def next_look(draws: int, n: int) -> int:
+    """The draws of the first look after so many."""
+    looks = look_draws(n)
+    return looks[bisect.bisect_right(looks, draws)]
+
+
+@lru_cache
+def _parts(n: int) -> dict[int, float]:
+    """The part of alpha for each look by draws. A budget too small for a second look has all of it there."""
+    *early, last = look_draws(n)
+    if not early:
+        return {last: 1.0}
+    return {draws: (1 - RESERVE) * draws / sum(early) for draws in early} | {last: RESERVE}
+
+
+def bounds_at(looks: Sequence[Look], n: int, alpha: float, *, two_sided: bool, others: int) -> tuple[float, float]:
+    """pA from below and pB from above after these looks, for a budget of n draws and that many answers besides the
+    selected one. Alpha is divided as at fixed n: in halves if `two_sided`, and the second half among the others."""
+    for look in looks:
+        if look.draws not in _parts(n):
+            raise ArgumentError("looks", look.draws, f"a budget of {n} draws is not looked at there")
+    misses = _rate_bound([(look.draws - look.hits, look.draws) for look in looks], n, alpha / (1 + two_sided))
+    p_a = 1 - misses  # the slack of the bound is more than this rounding
+    if not two_sided:
+        return p_a, 1 - p_a
+    return p_a, min(_rate_bound([(look.runner_up, look.draws) for look in looks], n, alpha / 2 / others), 1 - p_a)
+
+
+def _rate_bound(seen: Sequence[tuple[int, int]], n: int, alpha: float) -> float:
+    """At least the true rate, with confidence 1 - alpha, from counts at draws."""
+    bounds = [_bounds_by(count, draws, n, alpha) for count, draws in seen]
+    by_draws = min(bound for bound, _ in bounds)
+    if by_draws > RARE / n:
+        return by_draws
+    return min(RARE / n, *(bound for _, bound in bounds))
+
+
+@lru_cache(maxsize=2**16)
+def _bounds_by(count: int, draws: int, n: int, alpha: float) -> tuple[float, float]:
+    """What one look says of the rate, by draws and by count."""
+    parts = _parts(n)
+    by_draws = upper_confidence_bound(count, draws, alpha * parts[draws])
+    if draws == n and len(parts) == 1:
+        return by_draws, by_draws
+    by_count = [upper_confidence_bound(most, draws, alpha * part) for most, part in BY_COUNT if count <= most <= draws]
+    return by_draws, min([by_draws if draws == n else 1.0, *by_count])

@@ -1,0 +1,84 @@
+"""`ars-engine certify --stopping adaptive` as a user meets it."""
+
+import csv
+import io
+import json
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from engine_runs import certify, records, refused
+
+import ars
+from ars.engine.cli import main
+from ars.engine.store import read_settings
+
+pytestmark = pytest.mark.usefixtures("files")
+
+ADAPTIVE = ("--stopping", "adaptive", "--radii", "0,0.05,0.1")
+
+
+def test_an_adaptive_run_takes_fewer_draws_and_keeps_its_looks():
+    summary = json.loads(certify(*ADAPTIVE, "--json", "--quiet", n=5000).stdout)
+    made = [row[2] for row in records()]
+    assert len(made) == 40
+    assert summary["draws"] == sum(one.n0 + one.n for one in made) < 40 * 5000 / 2
+    assert {(one.stopping, one.budget) for one in made} == {("adaptive", 5000)}
+    assert all(one.looks[-1].draws == one.n for one in made)
+    rows = csv.DictReader(io.StringIO(CliRunner().invoke(main, ["results", "run.sqlite"]).stdout), delimiter="\t")
+    for row, one in zip(rows, made, strict=True):
+        assert (row["stopping"], int(row["budget"]), int(row["n"])) == ("adaptive", 5000, one.n)
+        assert [tuple(map(int, look.split(":"))) for look in row["looks"].split()] == list(one.looks)
+    settings, _, _ = read_settings(Path("run.sqlite"))
+    assert (settings["stopping"], settings["radii"]) == ("adaptive", "0.0,0.05,0.1")
+
+
+def test_adaptive_certificates_do_not_depend_on_threads_batches_or_order():
+    certify(*ADAPTIVE, "--threads", "1", n=3000)
+    certify(*ADAPTIVE, "--threads", "3", "--batch", "7", "--only", "20-39,0-19", "--out", "other.sqlite", n=3000)
+    assert records() == records("other.sqlite")
+
+
+def test_an_adaptive_run_goes_on_only_with_its_own_question():
+    certify(*ADAPTIVE, "--max", "3")
+    assert certify(*ADAPTIVE).exit_code == 0
+    refused(certify(), "it holds a run with stopping = adaptive, and this one has fixed")
+    other = certify("--stopping", "adaptive", "--tolerance", "0.1")
+    refused(other, "it holds a run with radii = 0.0,0.05,0.1, and this one has None")
+
+
+def test_from_python_the_adaptive_certificate_is_the_same():
+    certify(*ADAPTIVE, "--max", "3", n=2000)
+    with ars.load("model.onnx", sigma=0.1, batch=64) as classifier:
+        x = np.load("data.npz")["x"]
+        question = ars.Grid((0, 0.05, 0.1))
+        assert classifier.certify(x[2], n0=10, n=2000, question=question, input_id=2) == records()[2][2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--radius", "0.5"], "radius = 0.5 is not valid; it is a question for --stopping adaptive"),
+        (["--stopping", "adaptive", "--radius", "1", "--tolerance", "0.1"], "give one of --radii, --radius and --tol"),
+        (["--stopping", "adaptive", "--radii", "a"], "radii = a is not valid; give radii"),
+        (["--stopping", "adaptive", "--radius", "-1"], "radii = -1.0 is not valid; give radii"),
+        (["--stopping", "adaptive", "--tolerance", "2"], "tolerance = 2.0 is not valid; it is a share"),
+        (["--stopping", "adaptive", "--alpha", "1e-6"], "adaptive certificates are for alpha of at least 1e-05"),
+    ],
+)
+def test_bad_questions_are_one_sentence(arguments, message):
+    refused(certify(*arguments), message)
+
+
+def test_a_store_of_format_1_is_read_but_not_gone_on_with():
+    certify("--max", "3")
+    expected = records()
+    with sqlite3.connect("run.sqlite") as database:
+        database.execute("UPDATE run SET format = 1")
+        for column in ("budget", "looks"):
+            database.execute(f"ALTER TABLE certificates DROP COLUMN {column}")
+    database.close()
+    assert records() == expected
+    refused(certify(), "its format is 1, and this version goes on in 2; use the version that wrote it")

@@ -1,0 +1,125 @@
+"""Adaptive stopping: it answers its question as n draws would, with fewer, and never takes more."""
+
+import numpy as np
+import pytest
+import simulate
+from scipy.stats import norm
+
+from ars.engine.algorithms import Plan
+from ars.engine.certificate import certificate
+from ars.engine.stopping import RADII, Grid, Tolerance, parse_radii
+from ars.errors import ArgumentError
+from ars.noise import FAMILIES, GAUSSIAN, NoiseKind
+
+N = 20_000
+
+
+def cells(made, radii=RADII):
+    return sum(not made.abstained and made.radius >= radius for radius in radii)
+
+
+@pytest.mark.parametrize("share", [0.4, 0.6, 0.9, 0.99, 0.999, 1.0])
+def test_an_easy_input_gets_the_answer_of_n_draws_for_fewer(share):
+    probabilities = [share, (1 - share) / 2, (1 - share) / 2, 0]
+    adaptive = simulate.certify(probabilities, Plan(n=N, question=Grid()), seed=1)
+    fixed = simulate.certify(probabilities, Plan(n=N), seed=1)
+    assert fixed.n == fixed.budget == adaptive.budget == N
+    assert adaptive.n <= N / 2
+    assert cells(adaptive) == cells(fixed)
+
+
+def test_an_input_on_the_border_of_a_cell_runs_to_the_budget_and_not_further():
+    used = [simulate.certify([0.85, 0.15, 0], Plan(n=N, question=Grid()), seed=seed).n for seed in range(20)]
+    assert max(used) == N
+
+
+def test_one_radius_takes_fewer_draws_than_the_grid():
+    plans = [Plan(n=N, question=question) for question in (Grid((0.5,)), Grid())]
+    one, grid = (sum(simulate.certify([0.99, 0.01, 0], plan, seed=seed).n for seed in range(20)) for plan in plans)
+    assert one < grid / 2
+
+
+def test_a_tolerance_is_met():
+    for seed in range(20):
+        made = simulate.certify([0.9, 0.1, 0], Plan(n=N, question=Tolerance(0.05)), seed=seed)
+        fixed = simulate.certify([0.9, 0.1, 0], Plan(n=N), seed=seed)
+        assert made.n < N
+        assert made.radius >= 0.94 * fixed.radius
+
+
+@pytest.mark.parametrize("two_sided", [False, True])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_and_both_kinds_of_bounds_save_draws(family, two_sided):
+    plan = Plan(n=N, two_sided=two_sided, question=Grid((0, 0.1, 0.2, 0.3)))
+    made = simulate.certify([0.8, 0.1, 0.06, 0.04, 0], plan, family=FAMILIES[family], seed=0)
+    assert made.n < N / 2
+    assert made.radius > 0.1
+
+
+def test_a_certificate_is_computed_again_from_its_looks():
+    for two_sided in (False, True):
+        plan = Plan(n=N, two_sided=two_sided, question=Grid())
+        made = simulate.certify([0.9, 0.07, 0.03, 0], plan, seed=3)
+        again = certificate(
+            made.counts,
+            made.selected,
+            n0=made.n0,
+            alpha=made.alpha,
+            family=GAUSSIAN,
+            scale=0.5,
+            kind=NoiseKind.ISOTROPIC,
+            two_sided=two_sided,
+            looks=made.looks,
+            budget=made.budget,
+        )
+        assert again == made
+        assert made.stopping == "adaptive"
+        with pytest.raises(ArgumentError, match="the last look is at the votes that are counted"):
+            certificate(
+                made.counts,
+                1,
+                n0=100,
+                alpha=0.001,
+                family=GAUSSIAN,
+                scale=0.5,
+                kind=NoiseKind.ISOTROPIC,
+                looks=made.looks,
+                budget=N,
+            )
+
+
+def test_a_budget_below_the_first_look_is_the_fixed_rule():
+    made = simulate.certify([0.9, 0.1, 0], Plan(n=100, question=Grid()), seed=0)
+    fixed = simulate.certify([0.9, 0.1, 0], Plan(n=100), seed=0)
+    assert (made.counts, made.predicted) == (fixed.counts, fixed.predicted)
+    assert made.p_a == pytest.approx(fixed.p_a, abs=1e-9)
+
+
+def test_the_certified_accuracy_of_many_inputs_is_that_of_n_draws_for_a_fifth_of_the_draws():
+    """Inputs like a trained model's: a few that abstain, many in the middle, a quarter that hardly ever miss."""
+    rng = np.random.default_rng(0)
+    shares = norm.cdf(np.concatenate([rng.normal(1.5, 1.3, 150), rng.uniform(4.5, 7, 50)]))
+    plans = Plan(n=100_000, question=Grid()), Plan(n=100_000)
+    adaptive, fixed = (
+        [simulate.certify([p, 1 - p, 0], plan, seed=seed) for seed, p in enumerate(shares)] for plan in plans
+    )
+    assert np.mean([made.n for made in adaptive]) < 100_000 / 5
+    for radius in RADII:
+        lost = np.mean([cells(b, [radius]) - cells(a, [radius]) for a, b in zip(adaptive, fixed, strict=True)])
+        assert lost <= 0.01, f"{lost:.1%} are lost at {radius}"
+
+
+@pytest.mark.parametrize("text", ["", "a", "0.5,-1", "nan", "inf", "0.5,,1"])
+def test_radii_that_are_none_are_refused(text):
+    with pytest.raises(ArgumentError, match="radii"):
+        parse_radii(text)
+
+
+def test_questions_and_plans_that_make_no_sense_are_refused():
+    for tolerance in (0, 1, -0.5, float("nan")):
+        with pytest.raises(ArgumentError, match="tolerance"):
+            Tolerance(tolerance)
+    with pytest.raises(ArgumentError, match="adaptive certificates are for alpha of at least 1e-05"):
+        Plan(alpha=1e-6, question=Grid())
+    assert Grid((1, 0.5, 0.5)) == Grid((0.5, 1))
+    assert parse_radii(Grid(RADII).settings["radii"]) == Grid(RADII)
