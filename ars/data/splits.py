@@ -1,5 +1,6 @@
 """Training and test data by one name."""
 
+import difflib
 from pathlib import Path
 
 from ars.data import Dataset, Example, ImageSize, open_data
@@ -39,6 +40,11 @@ def open_splits(spec: str, size: ImageSize) -> tuple[Dataset, Dataset]:
     - anything else that open_data reads: every tenth example is for the test.
     """
     path = Path(spec)
+    if spec != "fashion-mnist" and not path.exists():
+        beside = map(str, path.parent.iterdir()) if path.parent.is_dir() else ()
+        near = difflib.get_close_matches(spec, ["fashion-mnist", *beside], n=1)
+        fix = f"did you mean {near[0]}?" if near else "give a path, or fashion-mnist"
+        raise DataError(path, "there is no such file or folder", fix)
     if spec == "fashion-mnist":
         return fashion_mnist("train"), fashion_mnist("test")
     if (path / "data_batch_1.bin").exists():
