@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ars.command_line import Group, version_option
 from ars.engine.algorithms import Plan
+from ars.engine.audit import audit as check_run
 from ars.engine.certificate import format_radius
 from ars.engine.inspection import inspect_file, list_parts
 from ars.engine.options import (
@@ -32,7 +33,7 @@ from ars.engine.run import certify_run, check_unchanged, environment_of, read_ex
 from ars.engine.smoothed import SmoothedClassifier
 from ars.engine.store import Store, read_records, stored_batch
 from ars.engine.summary import Summary, summarize
-from ars.errors import DataError, StoreError
+from ars.errors import DataError, RunError, StoreError
 
 quiet_option = click.option("--quiet", is_flag=True, help="No progress and no advice.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -82,7 +83,8 @@ def certify(
             raise DataError(source.name, "none of the chosen inputs can be read", "choose others")
         _prepare(classifier, model.engine, first[1].shape, quiet)
         settings = settings_of(classifier, source, plan)
-        with Store(out, settings, environment_of(classifier, source), source.classes) as store:
+        environment = environment_of(classifier, source) | data.origin(model)
+        with Store(out, settings, environment, source.classes) as store:
             done = store.done()
             check_unchanged(source, {idx: done[idx] for idx in ids if idx in done}, out)
             left = [idx for idx in ids if idx not in done]
@@ -180,6 +182,32 @@ def results(store: Path, form: str, output: TextIO) -> None:
     """Print the certificates of a run, the field's own columns first."""
     for piece in write_records(read_records(store), form):
         output.write(piece)
+
+
+@main.command()
+@click.argument("store", type=FILE)
+@click.option("--sample", type=click.IntRange(1), default=20, show_default=True, help="Inputs to draw again.")
+@click.option("--engine", type=FILE, help="Where the classifier is now. Default: where the run had it.")
+@click.option("--data", help="Where the data is now. Default: where the run had it.")
+@click.option("--device", help="Draw again there: cpu, cuda:0. Default: as certify chooses it.")
+@quiet_option
+def audit(store: Path, sample: int, engine: Path | None, data: str | None, device: str | None, quiet: bool) -> None:
+    """Check a run: that each certificate follows from its votes, and that a sample votes the same when drawn again."""
+    done = itertools.count(1)
+
+    def say_input() -> None:
+        if not quiet:
+            click.echo(f"{next(done)} inputs drawn again", err=True)
+
+    found = check_run(store, sample=sample, engine=engine, data=data, device=device, on_input=say_input)
+    for part in found.machine:
+        click.echo(f"another machine part: {part}")
+    for difference in found.differences:
+        click.echo(f"difference: {difference}")
+    click.echo(f"{found.recomputed} certificates computed again from their votes, {found.redrawn} drawn again")
+    if found.differences:
+        raise RunError(f"{store}: the record does not hold; {len(found.differences)} differences are listed above")
+    click.echo("the record holds")
 
 
 @main.command()

@@ -68,10 +68,14 @@ class DataOptions:
 
     def open(self, classifier: SmoothedClassifier) -> tuple[Dataset, list[int]]:
         """The data, with images in the classifier's number of channels, and the numbers of the chosen inputs."""
-        axes = classifier.runner.shape
-        channels = axes[0] if len(axes) == 3 and axes[0] in (1, 3) else None
-        data = open_data(self.data, ImageSize(self.resize, self.crop, channels), self.classes)
+        data = open_data(self.data, ImageSize(self.resize, self.crop, classifier.channels), self.classes)
         return data, select(len(data), skip=self.skip, most=self.max, only=self.only)
+
+    def origin(self, model: ModelOptions) -> dict[str, str | int | None]:
+        """Where model and data came from, as they were given: an audit looks for them there."""
+        given = {"engine_file": model.engine, "noise_file": model.noise, "classes_file": self.classes}
+        files = {name: None if path is None else str(path) for name, path in given.items()}
+        return files | {"data_source": self.data, "resize": self.resize, "crop": self.crop}
 
     def skipper(self, say: Callable[[DataError], None]) -> Callable[[DataError], None] | None:
         """What to do with an input that cannot be read: say it and go on, or, for None, end the run."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ars.data import Dataset
 from ars.engine.algorithms import Plan
+from ars.engine.devices.host import usable_instructions
 from ars.engine.smoothed import SmoothedClassifier
 from ars.engine.store import Record, Store
 from ars.errors import DataError, StoreError
@@ -40,11 +41,14 @@ def settings_of(
 
 def environment_of(classifier: SmoothedClassifier, data: Dataset) -> dict[str, str | int | float | bool | None]:
     """What the run happened on: for the record, and free to change between a run and its resume."""
+    entry = classifier.manifest.entry(classifier.runner.path.name) if classifier.manifest else None
     return {
         "data_name": data.name,
         "ars": importlib.metadata.version("ars"),
         classifier.runner.name: classifier.runner.version,
+        "precision": (entry and entry.precision) or classifier.runner.precision,
         "device": "; ".join(place.describe() for place in classifier.places),
+        "instructions": usable_instructions()[0],
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",
     }

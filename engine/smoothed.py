@@ -174,6 +174,12 @@ class SmoothedClassifier:
         """The batches that are at work side by side."""
         return sum(place.lanes for place in self.places)
 
+    @property
+    def channels(self) -> int | None:
+        """The channels of the images that it takes, where it takes images."""
+        axes = self.runner.shape
+        return axes[0] if len(axes) == 3 and axes[0] in (1, 3) else None
+
     def prepare(self, shape: tuple[int, ...]) -> list[Lanes]:
         """The lanes for inputs of that shape, at each place; chooses the batch size first, where none was given."""
         with self._preparing:

@@ -1,0 +1,181 @@
+"""A run, checked again: do its certificates follow from their votes, and do the same draws vote the same again?
+
+The first needs the store alone and is done for every certificate. The second needs the model and the data: the noise is
+a function of seed, input, phase and draw, so some inputs are certified once more and compared with the record.
+"""
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from ars.data import Dataset, ImageSize, open_data
+from ars.data.pixels import file_sha256
+from ars.engine.algorithms import Plan
+from ars.engine.certificate import Certificate, certificate
+from ars.engine.run import content_sha256, environment_of, settings_of
+from ars.engine.smoothed import SmoothedClassifier, load
+from ars.engine.stopping import Question, Tolerance, parse_radii
+from ars.engine.store import Record, read_records, read_settings
+from ars.errors import ArgumentError, ArsError, ModelError, StoreError
+from ars.noise import NoiseKind
+
+__all__ = ["Audit", "audit"]
+
+Settings = Mapping[str, object]
+
+
+@dataclass
+class Audit:
+    """What was found. Without differences, the record holds."""
+
+    recomputed: int = 0
+    """Certificates whose bounds and radius were computed again from their votes."""
+    redrawn: int = 0
+    """Certificates whose noise was drawn again."""
+    differences: list[str] = field(default_factory=list)
+    machine: list[str] = field(default_factory=list)
+    """Parts of this machine that are not as in the run. They decide no certificate by themselves."""
+
+
+def audit(
+    path: Path,
+    *,
+    sample: int,
+    engine: Path | None = None,
+    data: str | None = None,
+    device: str | None = None,
+    on_input: Callable[[], None] = lambda: None,
+) -> Audit:
+    """Check the run in a store. `engine` and `data` are where these are now; by default, where the run had them."""
+    settings, environment, _ = read_settings(path)
+    records = list(read_records(path))
+    if not records:
+        raise StoreError(path, "it holds no certificates", "certify some inputs first")
+    found = Audit()
+    try:
+        plan = _plan(settings)
+        for record in records:
+            found.differences += _recompute(record, plan, str(settings["family"]))
+            found.recomputed += 1
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoreError(path, f"its settings are damaged ({error})", "certify again into another store") from error
+    chosen = random.Random(0).sample(records, min(sample, len(records)))
+    file = engine or _recorded(path, environment, "engine_file", "--engine")
+    source = data or _recorded(path, environment, "data_source", "--data")
+    if not Path(file).exists():
+        raise ModelError(file, "there is no such file", "say with --engine where the model is now")
+    if file_sha256(Path(file)) != settings["engine"]:
+        found.differences.append(f"{file}: it is not the model of the run (its SHA-256 is {file_sha256(Path(file))})")
+        return found
+    with _load(Path(file), settings, environment, device) as classifier:
+        opened = _open(str(source), classifier, environment)
+        other = _compare(settings, settings_of(classifier, opened, plan))
+        here = environment_of(classifier, opened)
+        found.machine += _compare(environment, {name: here[name] for name in here if name in environment})
+        found.differences += other
+        if not other:
+            for differences in _redraw(chosen, classifier, opened, plan):
+                found.differences += differences
+                found.redrawn += 1
+                on_input()
+    return found
+
+
+def _recorded(path: Path, environment: Settings, name: str, option: str) -> str:
+    if environment.get(name) is None:
+        raise ArgumentError(option.lstrip("-"), None, f"{path} does not say where it was; give {option}")
+    return str(environment[name])
+
+
+def _plan(settings: Settings) -> Plan:
+    question: Question | None = None
+    if settings["stopping"] == "adaptive":
+        radii, tolerance = settings.get("radii"), settings.get("tolerance")
+        question = Tolerance(float(str(tolerance))) if radii is None else parse_radii(str(radii))
+    n0, n, alpha = int(str(settings["n0"])), int(str(settings["n"])), float(str(settings["alpha"]))
+    return Plan(n0, n, alpha, settings["two_sided"] is True, question)
+
+
+def _recompute(record: Record, plan: Plan, family: str) -> list[str]:
+    """The certificate once more, from the votes in the record."""
+    made = record.certificate
+    try:
+        again = certificate(
+            made.counts,
+            made.selected,
+            n0=plan.n0,
+            alpha=plan.alpha,
+            family=family,
+            scale=made.sigma_min,
+            kind=NoiseKind.ISOTROPIC,
+            two_sided=plan.two_sided,
+            looks=made.looks,
+            budget=plan.n,
+        )
+    except ArsError as error:
+        return [f"input {record.idx}: its votes make no certificate ({error})"]
+    if plan.question is None and again.n != plan.n:
+        return [f"input {record.idx}: it has {again.n} votes, and the plan is {plan.n}"]
+    if record.draws != again.n0 + again.n:
+        return [f"input {record.idx}: draws is {record.draws} in the record, and its votes are {again.n0 + again.n}"]
+    # One scale alone says nothing of the map's other values, or of what it depends on.
+    of_the_map = ("scope", "sigma_geomean")
+    return _compare_certificates(record.idx, made, again, "its votes give", without=of_the_map)
+
+
+def _redraw(records: list[Record], classifier: SmoothedClassifier, data: Dataset, plan: Plan) -> Iterator[list[str]]:
+    """The differences of each input that is certified again."""
+    by_id, same = {record.idx: record for record in records}, []
+    for record in records:
+        example = data[record.idx]
+        if (content_sha256(example.x), example.label) == (record.input_sha256, record.label):
+            same.append(record.idx)
+        else:
+            yield [f"input {record.idx}: {data.name} has another image or label there"]
+    for one in classifier.certify_many(((idx, data[idx].x) for idx in same), plan):
+        yield _compare_certificates(one.input_id, by_id[one.input_id].certificate, one.result, "drawn again it is")
+
+
+def _compare_certificates(
+    idx: int, recorded: Certificate, again: Certificate, verb: str, without: tuple[str, ...] = ()
+) -> list[str]:
+    here = asdict(again)
+    return [
+        f"input {idx}: {name} is {value} in the record, and {verb} {here[name]}"
+        for name, value in asdict(recorded).items()
+        if name not in without and value != here[name]
+    ]
+
+
+def _compare(recorded: Settings, here: Settings) -> list[str]:
+    """What differs, of the names that are here."""
+    return [
+        f"{name}: the run's is {recorded.get(name)}, and here it is {value}"
+        for name, value in here.items()
+        if recorded.get(name) != value
+    ]
+
+
+def _load(engine: Path, settings: Settings, environment: Settings, device: str | None) -> SmoothedClassifier:
+    noise, sigma = environment.get("noise_file"), settings.get("sigma")
+    return load(
+        engine,
+        sigma=None if sigma is None else float(str(sigma)),
+        noise=None if noise is None else str(noise),
+        family=str(settings["family"]),
+        batch=int(str(settings["batch"])),
+        seed=int(str(settings["seed"])),
+        backend="auto" if device else str(settings["runner"]),
+        device=device,
+    )
+
+
+def _open(source: str, classifier: SmoothedClassifier, environment: Settings) -> Dataset:
+    def number(name: str) -> int | None:
+        value = environment.get(name)
+        return None if value is None else int(str(value))
+
+    classes = environment.get("classes_file")
+    size = ImageSize(number("resize"), number("crop"), classifier.channels)
+    return open_data(source, size, None if classes is None else Path(str(classes)))

@@ -1,0 +1,184 @@
+"""`ars-engine audit`: it passes on a run as it was, and names whatever was changed."""
+
+import json
+import sqlite3
+from pathlib import Path
+
+import models
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from engine_runs import certify, refused, write_manifest
+
+from ars.engine.cli import main
+
+pytestmark = pytest.mark.usefixtures("files")
+
+ADAPTIVE = ("--stopping", "adaptive", "--radii", "0,0.05,0.1")
+
+
+def audit(*arguments):
+    return CliRunner().invoke(main, ["audit", "run.sqlite", "--sample", "40", *arguments])
+
+
+def change(column, value, idx=3):
+    with sqlite3.connect("run.sqlite") as database:
+        database.execute(f"UPDATE certificates SET {column} = ? WHERE idx = ?", (value, idx))
+    database.close()
+
+
+def stored(column, idx=3):
+    with sqlite3.connect("run.sqlite") as database:
+        (value,) = database.execute(f"SELECT {column} FROM certificates WHERE idx = ?", (idx,)).fetchone()
+    database.close()
+    return value
+
+
+def change_settings(**changed):
+    with sqlite3.connect("run.sqlite") as database:
+        (settings,) = database.execute("SELECT settings FROM run").fetchone()
+        database.execute("UPDATE run SET settings = ?", (json.dumps(json.loads(settings) | changed),))
+    database.close()
+
+
+@pytest.fixture(params=["fixed", "adaptive"])
+def run(request, files):
+    assert certify(*(ADAPTIVE if request.param == "adaptive" else ()), n=1000).exit_code == 0
+    return request.param
+
+
+@pytest.mark.usefixtures("run")
+def test_a_run_as_it_was_holds():
+    result = audit()
+    assert result.exit_code == 0, result.output
+    assert "40 certificates computed again from their votes, 40 drawn again\nthe record holds" in result.stdout
+    assert "difference" not in result.stdout
+
+
+@pytest.mark.usefixtures("run")
+@pytest.mark.parametrize(
+    ("column", "altered"),
+    [
+        ("radius", 0.25),
+        ("p_a", 0.9),
+        ("p_b", 0.3),
+        ("K", 1.5),
+        ("selected", 0),
+        ("predict", 1),
+        ("sigma_min", 0.2),
+        ("draws", 5),
+        ("label", 1),
+    ],
+)
+def test_an_altered_value_is_named(column, altered):
+    change(column, altered)
+    result = refused(audit(), "run.sqlite: the record does not hold", status=1)
+    assert "difference: input 3: " in result.stdout
+
+
+def test_a_single_altered_count_is_named_by_its_votes_and_by_drawing_again(run):
+    counts = json.loads(stored("counts"))
+    counts[0], counts[1] = counts[0] - 1, counts[1] + 1
+    change("counts", json.dumps(counts))
+    result = refused(audit(), status=1)
+    by_votes = "input 3: its votes make no certificate" if run == "adaptive" else "its votes give"
+    assert by_votes in result.stdout
+    assert "input 3: counts is" in result.stdout
+
+
+def test_a_count_altered_together_with_all_that_follows_from_it_is_found_by_drawing_again():
+    certify()
+    certify("--seed", "1", "--out", "other.sqlite")
+    with sqlite3.connect("run.sqlite") as database:
+        database.execute("ATTACH 'other.sqlite' AS other")
+        database.execute("DELETE FROM certificates WHERE idx = 3")
+        database.execute("INSERT INTO certificates SELECT * FROM other.certificates WHERE idx = 3")
+    database.close()
+    result = refused(audit(), status=1)
+    assert "input 3: counts is" in result.stdout
+    assert "drawn again it is" in result.stdout
+    assert "40 certificates computed again from their votes, 40 drawn again" in result.stdout
+
+
+def test_an_altered_look_is_named():
+    certify(*ADAPTIVE, n=1000)
+    looks = json.loads(stored("looks"))
+    looks[0][1] -= 1
+    change("looks", json.dumps(looks))
+    result = refused(audit(), status=1)
+    assert "input 3: looks is" in result.stdout
+
+
+@pytest.mark.usefixtures("run")
+def test_an_altered_seed_is_found():
+    change_settings(seed=1)
+    result = refused(audit(), status=1)
+    assert "counts is" in result.stdout
+
+
+def test_a_model_with_one_byte_changed_is_named(run):
+    content = bytearray(Path("model.onnx").read_bytes())
+    content[len(content) // 2] ^= 1
+    Path("model.onnx").write_bytes(content)
+    result = refused(audit(), status=1)
+    assert "difference: model.onnx: it is not the model of the run" in result.stdout
+
+
+def test_other_data_and_another_image_are_named():
+    certify()
+    x = np.load("data.npz")["x"]
+    x[3] += 0.1
+    np.savez("data.npz", x=x, y=np.load("data.npz")["y"])
+    result = refused(audit(), status=1)
+    assert "difference: data: the run's is" in result.stdout
+
+
+def test_files_that_have_moved_are_given():
+    certify()
+    Path("model.onnx").rename("moved.onnx")
+    Path("data.npz").rename("moved.npz")
+    refused(audit(), "model.onnx: there is no such file; say with --engine where the model is now")
+    assert audit("--engine", "moved.onnx", "--data", "moved.npz").exit_code == 0
+
+
+def test_noise_from_a_manifest_and_from_maps_is_found_again():
+    write_manifest()
+    base = ["certify", "--engine", "model.onnx", "--data", "data.npz", "--n", "200", "--batch", "64"]
+    assert CliRunner().invoke(main, [*base, "--out", "run.sqlite", "--max", "5"]).exit_code == 0
+    assert audit().exit_code == 0
+    Path("run.sqlite").unlink()
+    np.savez("maps.npz", mean=np.zeros((1, 4, 4)), scale=np.full((1, 4, 4), 0.1))
+    given = ["--noise", "maps.npz", "--two-sided", "--family", "uniform", "--out", "run.sqlite", "--max", "5"]
+    assert CliRunner().invoke(main, [*base, *given]).exit_code == 0
+    assert audit().exit_code == 0
+    np.savez("maps.npz", mean=np.zeros((1, 4, 4)), scale=np.full((1, 4, 4), 0.11))
+    assert "difference: maps: the run's is" in refused(audit(), status=1).stdout
+
+
+def test_another_machine_part_is_said_and_does_not_fail_a_record_that_holds():
+    certify("--max", "3")
+    with sqlite3.connect("run.sqlite") as database:
+        (environment,) = database.execute("SELECT environment FROM run").fetchone()
+        older = json.loads(environment) | {"onnxruntime": "1.0", "instructions": "scalar", "precision": "fp16"}
+        database.execute("UPDATE run SET environment = ?", (json.dumps(older),))
+    database.close()
+    result = audit()
+    assert result.exit_code == 0, result.output
+    for part in ("onnxruntime: the run's is 1.0", "instructions: the run's is scalar", "precision: the run's is fp16"):
+        assert f"another machine part: {part}" in result.stdout
+
+
+def test_a_store_that_does_not_say_where_things_were_asks_for_them():
+    certify("--max", "3")
+    with sqlite3.connect("run.sqlite") as database:
+        database.execute("UPDATE run SET environment = '{}'")
+    database.close()
+    refused(audit(), "run.sqlite does not say where it was; give --engine")
+    assert audit("--engine", "model.onnx", "--data", "data.npz").exit_code == 0
+    refused(CliRunner().invoke(main, ["audit", "none.sqlite"]), "there is no such file")
+
+
+def test_a_model_that_is_another_file_altogether_is_named():
+    certify("--max", "3")
+    models.linear(Path("other.onnx"), seed=5)
+    assert "it is not the model of the run" in refused(audit("--engine", "other.onnx"), status=1).stdout
