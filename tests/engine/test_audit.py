@@ -78,7 +78,8 @@ def test_an_altered_value_is_named(column, altered):
 
 def test_a_single_altered_count_is_named_by_its_votes_and_by_drawing_again(run):
     counts = json.loads(stored("counts"))
-    counts[0], counts[1] = counts[0] - 1, counts[1] + 1
+    counts[stored("selected")] -= 1
+    counts[-1] += 1
     change("counts", json.dumps(counts))
     result = refused(audit(), status=1)
     by_votes = "input 3: its votes make no certificate" if run == "adaptive" else "its votes give"
