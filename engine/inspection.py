@@ -2,11 +2,22 @@
 
 from pathlib import Path
 
+from ars.data.pixels import file_sha256
 from ars.engine.devices.host import usable_cores, usable_instructions
-from ars.engine.runners import BACKENDS, load_runner, manifest_of
+from ars.engine.model_files import ModelRunner
+from ars.engine.runners import (
+    BACKENDS,
+    ENGINE_SUFFIXES,
+    TORCH_SUFFIXES,
+    choose_backend,
+    load_generator,
+    load_runner,
+    manifest_of,
+)
 from ars.engine.store import read_records, read_settings
 from ars.engine.summary import summarize
-from ars.errors import ArsError
+from ars.errors import ArsError, ModelError
+from ars.manifest import Manifest, ModelFile, Parity
 
 __all__ = ["inspect_file", "list_parts"]
 
@@ -14,31 +25,94 @@ Facts = dict[str, object]
 
 
 def inspect_file(path: Path) -> Facts:
-    """What a model file or a run store is."""
-    if path.exists() and path.read_bytes()[:15] == b"SQLite format 3":
+    """What a file of a model, its manifest or a run store is."""
+    if not path.exists():
+        raise ModelError(path, "there is no such file", "give a model, its manifest or a run store")
+    with path.open("rb") as file:
+        start = file.read(15)
+    if start == b"SQLite format 3":
         return _inspect_store(path)
-    return _inspect_model(path)
+    if path.suffix == ".json":
+        return _inspect_manifest(path)
+    manifest = manifest_of(path)
+    entry = manifest.entry(path.name) if manifest else None
+    if path.suffix in ENGINE_SUFFIXES:
+        facts = _inspect_engine(path, entry)
+    elif entry.role == "noise" if entry else _gives_maps(path):
+        facts = _inspect_generator(path)
+    else:
+        runner = load_runner(path)
+        manifest = manifest or runner.own_manifest
+        facts = _inspect_classifier(runner, manifest, entry)
+    parity = {"parity": _say_parity(entry.parity)} if entry and entry.parity else {}
+    none: Facts = {"manifest": "none: certify with --sigma or --noise" if facts["role"] == "classifier" else "none"}
+    return facts | parity | (_say_noise(manifest) if manifest else none)
 
 
-def _inspect_model(path: Path) -> Facts:
-    """What a classifier takes and gives, and what its manifest says of it."""
-    runner = load_runner(path)
-    facts: Facts = {
-        "file": str(path),
+def _inspect_classifier(runner: ModelRunner, manifest: Manifest | None, entry: ModelFile | None) -> Facts:
+    """What a classifier takes and gives, and what runs it here."""
+    name, why = choose_backend(runner.path, manifest)
+    return {
+        "file": str(runner.path),
+        "role": "classifier",
         "sha256": runner.sha256,
+        "precision": (entry.precision if entry else runner.precision) or "fp32",
         "input": " x ".join(str(side or "any") for side in runner.shape),
         "batch": runner.fixed_batch or "any",
         "classes": runner.classes,
+        "backend": f"{name}: {why}",
     }
-    manifest = manifest_of(path) or runner.own_manifest
-    if manifest is None:
-        return facts | {"manifest": "none: give --sigma or --noise to certify"}
-    noise = manifest.noise
+
+
+def _inspect_generator(path: Path) -> Facts:
+    return {"file": str(path), "role": "noise", "sha256": load_generator(path).sha256, "gives": "mean and scale"}
+
+
+def _gives_maps(path: Path) -> bool:
+    """Whether a file without a manifest is a noise generator."""
+    try:
+        return path.suffix not in TORCH_SUFFIXES and load_generator(path) is not None
+    except ModelError:
+        return False
+
+
+def _inspect_engine(path: Path, entry: ModelFile | None) -> Facts:
+    """What a TensorRT engine was built for. The manifest knows it without a GPU."""
+    facts: Facts = {"file": str(path), "role": "engine", "sha256": file_sha256(path)}
+    if entry is None or entry.build is None:
+        return facts
+    build, profile = entry.build, entry.build.profile
     return facts | {
+        "precision": entry.precision,
+        "built by": f"{build.flavour} {build.version}, from {build.source}",
+        "compute capability": ", ".join(build.compute_capabilities),
+        "batch": f"{profile.min_batch} to {profile.max_batch}, made for {profile.opt_batch}",
+    }
+
+
+def _inspect_manifest(path: Path) -> Facts:
+    """The files of a model, and whether each is what it was when the manifest was written."""
+    manifest = Manifest.read(path)
+    facts: Facts = {"file": str(path), "role": "manifest", "input": " x ".join(map(str, manifest.shape))}
+    facts |= {"classes": len(manifest.classes)} | _say_noise(manifest)
+    for file in manifest.files:
+        beside = path.with_name(file.path)
+        found = "missing" if not beside.exists() else "as written" if file_sha256(beside) == file.sha256 else "CHANGED"
+        facts[file.path] = f"{file.role}, {file.precision}, {found}"
+    return facts
+
+
+def _say_noise(manifest: Manifest) -> Facts:
+    noise = manifest.noise
+    return {
         "names": ", ".join(manifest.classes),
         "noise": f"{noise.family}, {noise.kind}, sigma0 {noise.sigma0}",
         "scope": noise.kind.scope.value,
     }
+
+
+def _say_parity(parity: Parity) -> str:
+    return f"{parity.agreement:.2%} of {parity.draws:,} noisy draws have the top class of {parity.reference}"
 
 
 def _inspect_store(path: Path) -> Facts:

@@ -1,5 +1,7 @@
 """A model.pt on PyTorch: the certificates of the ONNX file that was exported from it."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -53,6 +55,14 @@ def test_model_pt_gives_the_counts_of_its_onnx_file(tmp_path, monkeypatch, kind)
     for a, b in zip(ours, theirs, strict=True):
         assert a.certificate.scope == b.certificate.scope
         assert a.certificate.sigma_min == pytest.approx(b.certificate.sigma_min, rel=1e-6)
+
+
+def test_inspect_says_what_a_model_pt_is(tmp_path):
+    write_model(tmp_path / "model.pt", "dataset")
+    result = CliRunner().invoke(main, ["inspect", str(tmp_path / "model.pt"), "--json"])
+    facts = json.loads(result.stdout)
+    assert (facts["role"], facts["input"], facts["names"]) == ("classifier", "1 x 12 x 12", "a, b, c")
+    assert (facts["noise"], facts["scope"]) == ("gaussian, dataset, sigma0 0.5", "global")
 
 
 def test_one_thread_a_lane_and_the_earlier_number_after_that(tmp_path):
