@@ -27,7 +27,7 @@ def train(*more, epochs=2, kind="input", out="model.pt"):
 def run(*command):
     """A command in a process of its own, with one thread: what it computes does not depend on the machine's load."""
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    return subprocess.run([*map(str, command)], capture_output=True, text=True, env=environment, timeout=300)
+    return subprocess.run([*map(str, command)], capture_output=True, text=True, env=environment, timeout=600)
 
 
 def weights(path="model.pt"):

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ars.checks import whole_number
 from ars.errors import ArsError, ModelError, RunError
 from ars.noise import NoiseKind, family_named
 from ars.train.batches import Images
@@ -184,6 +185,7 @@ def read_unfinished(path: Path, settings: ModelSettings, plan: TrainingPlan, dat
     training = content["training"]
     if not isinstance(training, dict) or not {"plan", "data", "threads"} <= training.keys():
         raise ModelError(path, "another version of ars-train began it", "leave --resume out to train anew")
+    whole_number("threads", training["threads"], 1, 2**20, f"it was not ars-train that wrote it into {path}")
     if training["data"] != data:
         raise ModelError(path, "it was begun with other data", "give the same data, or leave --resume out")
     for given, stored in (

@@ -1,5 +1,6 @@
 """How a model does under noise, on images that it was not trained on."""
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -11,7 +12,8 @@ from ars.train.smoothing import SmoothedModel, standard_noise
 __all__ = ["Scores", "validate"]
 
 DRAWS = 16
-CHUNK = 64
+# Images in a chunk, and numbers in its noise: large images are taken a few at a time.
+CHUNK, NUMBERS = 64, 2**24
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,8 @@ def validate(model: SmoothedModel, family: Family, images: Images, device: torch
     model.eval()
     generator = torch.Generator().manual_seed(0)
     right, radii, smallest, norms = 0.0, 0.0, 0.0, 0.0
-    for x, labels in zip(images.x.split(CHUNK), images.labels.split(CHUNK), strict=True):
+    chunk = max(1, min(CHUNK, NUMBERS // (DRAWS * math.prod(images.shape))))
+    for x, labels in zip(images.x.split(chunk), images.labels.split(chunk), strict=True):
         z = standard_noise(family, x, DRAWS, generator).to(device)
         x, labels = x.to(device), labels.to(device)
         mean, scale = model.noise(x)

@@ -149,6 +149,8 @@ def test_a_checkpoint_whose_state_is_not_whole_is_refused(monkeypatch):
         refused(train("--resume"), "model.pt: its state cannot be gone on from")
     torch.save(content | {"state": [1]}, "model.pt")
     refused(train("--resume"), "model.pt: its state has no 'epoch'")
+    torch.save(content | {"training": content["training"] | {"threads": 0}}, "model.pt")
+    refused(train("--resume"), "threads = 0 is not valid; it was not ars-train that wrote it into model.pt")
     torch.save(content | {"training": {"plan": {}}}, "model.pt")
     refused(train("--resume"), "model.pt: another version of ars-train began it")
 
