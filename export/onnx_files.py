@@ -102,11 +102,12 @@ def silence() -> Iterator[None]:
     """The exporters log and print what is of no use to a user; their errors say the same."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
-    try:
-        with warnings.catch_warnings(action="ignore"), contextlib.redirect_stdout(io.StringIO()):
-            yield
-    finally:
-        logging.disable(before)
+    with contextlib.ExitStack() as stack:
+        stack.callback(logging.disable, before)
+        stack.enter_context(warnings.catch_warnings(action="ignore"))
+        stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
+        stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
+        yield
 
 
 def _one_line(text: str) -> str:

@@ -37,13 +37,13 @@ def write_fp16(source: Path, target: Path) -> None:
     """Half weights, compute and input; the last layer and the logits stay in float32."""
     model = onnx.shape_inference.infer_shapes(onnx.load(source))
     layers = _name_layers(model, source)
+    if len(layers) < 2:
+        raise ModelError(source, "it has no layer but the last to bring to halves", "leave fp16 out")
     graph = model.graph
     first = [node.name for node in graph.node].index(layers[-1])
     body, head = graph.node[:first], graph.node[first:]
     made = {name for node in body for name in node.output}
     crossing = list(dict.fromkeys(name for node in head for name in node.input if name in made))
-    if not crossing:
-        raise ModelError(source, f"it has one layer of {', '.join(_LAYERS)} only", "leave it in fp32")
     inputs = [value.name for value in graph.input]
     with silence():  # of weights that are too small for a half
         half = convert_float_to_float16(

@@ -14,7 +14,7 @@ class ExportProgress:
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._quiet = quiet
-        self._console = Console(stderr=True)
+        self._console = Console(file=sys.stderr)  # this very one, while the exporters are silenced
         live = not quiet and sys.stderr.isatty()
         self._lines = not quiet and not live
         columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())

@@ -184,7 +184,7 @@ def build_engine(
     flag = getattr(trt.NetworkDefinitionCreationFlag, "STRONGLY_TYPED", None)
     network = builder.create_network(0 if flag is None or flavour.name == "tensorrt_rtx" else 1 << int(flag))
     parser = trt.OnnxParser(network, log)
-    if not parser.parse(source.read_bytes()):
+    if not parser.parse(source.read_bytes()) or not network.num_inputs:
         raise _parser_error(source, parser)
     config = builder.create_builder_config()
     config.clear_flag(trt.BuilderFlag.TF32)  # on by default, it would round the factors of fp32 to 10 bits
@@ -297,12 +297,11 @@ def _parser_error(source: Path, parser: Any) -> ModelError:
     errors = [parser.get_error(index) for index in range(parser.num_errors)]
     if not errors:
         return ModelError(source, "TensorRT cannot read it", "check it with onnx.checker")
-    first = errors[0]
-    reason = _one_line(first.desc)
-    more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
-    if not first.node_operator:
-        return ModelError(source, f"TensorRT cannot read it ({reason}){more}", "check it with onnx.checker")
-    node = f"its node {first.node_name!r}, a {first.node_operator}{more} ({reason})"
+    reason, name, operator = _one_line(errors[0].desc()), errors[0].node_name(), errors[0].node_operator()
+    if not operator:
+        return ModelError(source, f"TensorRT cannot read it ({reason})", "check it with onnx.checker")
+    more = f", and {len(errors) - 1} more" if len(errors) > 1 else ""
+    node = f"its node {name!r}, a {operator} ({reason}){more}"
     fix = "replace that operator in the model, or leave the engine out with --tensorrt off"
     return ModelError(source, f"TensorRT cannot take {node}", fix)
 

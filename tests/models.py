@@ -84,3 +84,44 @@ def quantised(path: Path, *, symmetric=True, largest_weight=127, seed=0) -> Path
         helper.make_node("MatMul", ["i", "V2"], ["logits"]),
     ]
     return save(path, nodes, [value("x", "n", 1, 4, 4)], [value("logits", "n", 3)], weights)
+
+
+def isotropic(path: Path, shape=(1, 4, 4), sigma=0.5) -> Path:
+    """mean = 0, scale = sigma."""
+    nodes = [helper.make_node("Mul", ["x", "none"], ["mean"]), helper.make_node("Add", ["mean", "sigma"], ["scale"])]
+    weights = [("none", np.float32(0)), ("sigma", np.float32(sigma))]
+    outputs = [value("mean", "n", *shape), value("scale", "n", *shape)]
+    return save(path, nodes, [value("x", "n", *shape)], outputs, weights)
+
+
+def resnet(path: Path, depth=8, shape=(3, 16, 16), classes=10, seed=0) -> Path:
+    """A CIFAR ResNet without normalisation: three stages of (depth - 2) / 6 blocks, random weights."""
+    rng = np.random.default_rng(seed)
+    nodes, weights = [], []
+
+    def convolve(x, channels_in, channels, size, stride, gain=2.0):
+        name = f"conv{len(weights)}"
+        values = rng.normal(0, np.sqrt(gain / (channels_in * size * size)), (channels, channels_in, size, size))
+        weights.append((f"{name}.weight", values.astype(np.float32)))
+        sides = {"kernel_shape": [size, size], "strides": [stride, stride], "pads": [size // 2] * 4}
+        nodes.append(helper.make_node("Conv", [x, f"{name}.weight"], [name], name, **sides))
+        return name
+
+    def relu(x):
+        nodes.append(helper.make_node("Relu", [x], [f"{x}.relu"], f"{x}.relu"))
+        return f"{x}.relu"
+
+    x, channels_in = relu(convolve("x", shape[0], 16, 3, 1)), 16
+    for channels in (16, 32, 64):
+        for _ in range((depth - 2) // 6):
+            stride = 1 if channels == channels_in else 2
+            body = convolve(relu(convolve(x, channels_in, channels, 3, stride)), channels, channels, 3, 1, gain=0.1)
+            shortcut = x if stride == 1 else convolve(x, channels_in, channels, 1, stride, gain=1.0)
+            nodes.append(helper.make_node("Add", [body, shortcut], [f"{body}.sum"], f"{body}.sum"))
+            x, channels_in = relu(f"{body}.sum"), channels
+    nodes.append(helper.make_node("GlobalAveragePool", [x], ["pooled"], "pool"))
+    nodes.append(helper.make_node("Flatten", ["pooled"], ["flat"], "flatten"))
+    nodes.append(helper.make_node("Gemm", ["flat", "head.weight", "head.bias"], ["logits"], "head"))
+    weights.append(("head.weight", rng.normal(0, 1, (64, classes)).astype(np.float32)))
+    weights.append(("head.bias", rng.normal(0, 1, classes).astype(np.float32)))
+    return save(path, nodes, [value("x", "n", *shape)], [value("logits", "n", classes)], weights)

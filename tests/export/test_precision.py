@@ -1,0 +1,102 @@
+"""The other precisions: what is in their graphs, and that every runner takes them."""
+
+import sys
+
+import models
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from ars.engine.runners import load_runner
+from ars.errors import ModelError
+from ars.export.onnx_files import precision_of
+from ars.export.precision import write_fp16, write_int8
+
+SHAPE = (3, 16, 16)
+
+
+def noisy(number, seed=0):
+    return np.random.default_rng(seed).normal(0.5, 0.5, (number, *SHAPE)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("precision")
+    models.resnet(folder / "fp32.onnx", 14)
+    write_fp16(folder / "fp32.onnx", folder / "fp16.onnx")
+    write_int8(folder / "fp32.onnx", folder / "int8.onnx", [noisy(4, seed) for seed in range(8)])
+    return folder
+
+
+def tensors(path):
+    return {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(path).graph.initializer}
+
+
+def test_each_says_its_precision(files):
+    for precision in ("fp32", "fp16", "int8"):
+        assert precision_of(onnx.load(files / f"{precision}.onnx")) == precision
+
+
+def test_nothing_else_is_left_behind(files):
+    assert sorted(path.name for path in files.iterdir()) == ["fp16.onnx", "fp32.onnx", "int8.onnx"]
+    assert not any("onnxruntime/transformers" in path for path in sys.path)
+
+
+@pytest.mark.parametrize("backend", ["onnxruntime", "openvino"])
+@pytest.mark.parametrize(("precision", "most"), [("fp16", 0.01), ("int8", 0.1)])
+def test_each_runner_computes_about_the_same(files, backend, precision, most):
+    x = noisy(64, seed=99)
+    expected = load_runner(files / "fp32.onnx", "onnxruntime").run(x)
+    logits = load_runner(files / f"{precision}.onnx", backend).run(x)
+    assert logits.dtype == np.float32
+    assert np.abs(logits - expected).max() < most * np.abs(expected).max()
+
+
+def test_fp16_takes_halves_and_gives_float32_from_a_head_that_was_not_rounded(files):
+    model = onnx.load(files / "fp16.onnx")
+    types = [value.type.tensor_type.elem_type for value in (*model.graph.input, *model.graph.output)]
+    assert types == [TensorProto.FLOAT16, TensorProto.FLOAT]
+    before, after = tensors(files / "fp32.onnx"), tensors(files / "fp16.onnx")
+    assert np.array_equal(after["head.weight"], before["head.weight"])
+    assert {after[name].dtype.name for name in after if name.startswith("conv")} == {"float16"}
+
+
+def test_fp16_weights_that_head_and_body_share_stay_whole_in_the_head(tmp_path):
+    nodes = [
+        helper.make_node("MatMul", ["x", "W"], ["hidden"], "first"),
+        helper.make_node("MatMul", ["hidden", "W"], ["logits"], "last"),
+    ]
+    weights = np.random.default_rng(0).normal(0, 1, (4, 4)).astype(np.float32)
+    ports = [models.value("x", "n", 4)], [models.value("logits", "n", 4)]
+    write_fp16(models.save(tmp_path / "m.onnx", nodes, *ports, [("W", weights)]), tmp_path / "half.onnx")
+    after = tensors(tmp_path / "half.onnx")
+    assert np.array_equal(after["W.head"], weights)
+    assert np.array_equal(after["W"], weights.astype(np.float16))
+
+
+def test_int8_is_symmetric_by_channel_and_spares_the_ends(files):
+    model, values = onnx.load(files / "int8.onnx"), tensors(files / "int8.onnx")
+    pairs = [node for node in model.graph.node if node.op_type in ("QuantizeLinear", "DequantizeLinear")]
+    for node in pairs:
+        assert values[node.input[2]].dtype == np.int8
+        assert not values[node.input[2]].any()
+    weights = {name: value for name, value in values.items() if value.ndim == 4}
+    whole = {name for name, value in weights.items() if value.dtype == np.float32}
+    assert whole == {"conv0.weight"}
+    assert values["head.weight"].dtype == np.float32
+    (scales,) = [values[node.input[1]] for node in pairs if node.input[0] == "conv1.weight_quantized"]
+    assert scales.shape == weights["conv1.weight_quantized"].shape[:1]
+
+
+@pytest.mark.parametrize("write", [write_fp16, lambda a, b: write_int8(a, b, [np.zeros((2, 1, 4, 4), np.float32)])])
+def test_a_model_with_too_few_layers_is_refused(tmp_path, write):
+    with pytest.raises(ModelError, match=r"m.onnx: it has no layer but the .*last to .*; leave (fp16|int8) out"):
+        write(models.linear(tmp_path / "m.onnx"), tmp_path / "out.onnx")
+
+
+def test_a_model_without_layers_is_refused(tmp_path):
+    nodes = [helper.make_node("Relu", ["x"], ["logits"])]
+    path = models.save(tmp_path / "m.onnx", nodes, [models.value("x", "n", 4)], [models.value("logits", "n", 4)])
+    with pytest.raises(ModelError, match="it has no layer of Conv, ConvTranspose, Gemm, MatMul; leave it in fp32"):
+        write_fp16(path, tmp_path / "out.onnx")

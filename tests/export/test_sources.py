@@ -1,0 +1,253 @@
+"""Models of the user's own: what is taken, and what is refused, with the fix."""
+
+import sys
+import warnings
+
+import models
+import numpy as np
+import onnx
+import pytest
+import torch
+from export_runs import CLASSES, SHAPE, refused, run, write_model
+from torch import nn
+
+from ars.engine.runners import load_runner
+from ars.export.onnx_files import MAX_BYTES, write_onnx
+from ars.export.precision import write_int8
+from ars.manifest import manifest_beside
+from ars.noise import NoiseKind
+from ars.train.classifiers import Normalize, make_classifier
+
+OWN = ["--sigma", "0.25", "--calibration", "data.npz", "--tensorrt", "off"]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    np.savez("data.npz", x=rng.random((40, *SHAPE), dtype=np.float32), y=np.arange(40) % 3)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def body():
+    """A classifier without normalisation."""
+    torch.manual_seed(0)
+    return make_classifier("cnn", SHAPE, 3, Normalize((0.0,), (1.0,))).eval()[1]
+
+
+def same_logits(path, module, x=None):
+    x = torch.rand(5, *SHAPE) if x is None else x
+    with torch.no_grad():
+        np.testing.assert_allclose(load_runner(path).run(x.numpy()), module(x), atol=1e-4)
+
+
+def test_an_architecture_with_its_weights(folder, body):
+    torch.save(body.state_dict(), "weights.pth")
+    given = ["--arch", "cnn", "--weights", "weights.pth", "--shape", "1,12,12", "--classes", "a,b,c"]
+    result = run(*given, "--pixel-mean", "0.5", "--pixel-deviation", "0.25", "-o", "out", "--family", "laplace", *OWN)
+    assert result.exit_code == 0, result.output
+    same_logits(folder / "out" / "weights.onnx", nn.Sequential(Normalize((0.5,), (0.25,)), body))
+    manifest = manifest_beside(folder / "out" / "weights.onnx")
+    assert (manifest.shape, manifest.classes) == (SHAPE, CLASSES)
+    noise = manifest.noise
+    assert (noise.family, noise.kind, noise.sigma0) == ("laplace", NoiseKind.ISOTROPIC, 0.25)
+
+
+def test_a_torchscript_file(folder, body):
+    with warnings.catch_warnings(action="ignore"):  # TorchScript is deprecated
+        torch.jit.save(torch.jit.script(body), "script.pt")
+    assert refused("script.pt", *OWN) == "script.pt: it does not say what it takes; give --shape, like 3,32,32"
+    result = run("script.pt", "--shape", "1,12,12", *OWN)
+    assert result.exit_code == 0, result.output
+    same_logits(folder / "script.onnx", body)
+    assert manifest_beside(folder / "script.onnx").classes == ("0", "1", "2")
+
+
+def test_a_torch_export_file_and_normalisation(folder, body):
+    dynamic = ({0: torch.export.Dim("n")},)
+    torch.export.save(torch.export.export(body, (torch.zeros(2, *SHAPE),), dynamic_shapes=dynamic), "program.pt2")
+    assert refused("program.pt2", "--shape", "1,8,8", *OWN) == (
+        "program.pt2: it takes inputs of (1, 12, 12); --shape says (1, 8, 8)"
+    )
+    result = run("program.pt2", "--classes", "3", "--pixel-mean", "0.5", *OWN)
+    assert result.exit_code == 0, result.output
+    same_logits(folder / "program.onnx", nn.Sequential(Normalize((0.5,), (1.0,)), body))
+
+
+def test_an_onnx_file_is_kept_as_it_is_and_gets_the_rest(folder):
+    models.resnet(folder / "mine.onnx", shape=SHAPE, classes=3)
+    before = (folder / "mine.onnx").read_bytes()
+    result = run("mine.onnx", "--precision", "fp16,int8", "--min-agreement", "0.5", *OWN)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines() == ["mine.noise.onnx", "mine.fp16.onnx", "mine.int8.onnx", "mine.json"]
+    assert (folder / "mine.onnx").read_bytes() == before
+    manifest = manifest_beside(folder / "mine.int8.onnx")
+    assert [file.path for file in manifest.files] == ["mine.onnx", *result.stdout.splitlines()[:-1]]
+    assert manifest.entry("mine.onnx").parity is None
+    assert manifest.entry("mine.int8.onnx").parity.reference == "mine.onnx"
+
+    # What its manifest says need not be said again, wherever the files go.
+    again = ["mine.onnx", "-o", "copy", "--calibration", "data.npz", "--tensorrt", "off"]
+    assert run(*again).stdout.splitlines() == ["copy/mine.onnx", "copy/mine.noise.onnx", "copy/mine.json"]
+    assert manifest_beside(folder / "copy" / "mine.onnx").noise == manifest.noise
+    assert refused(*again, "--family", "laplace") == (
+        "mine.onnx: --family is not for it: it says so itself; leave --family out"
+    )
+
+
+def test_an_int8_file_is_labelled_by_what_is_in_it(folder):
+    models.resnet(folder / "fp32.onnx", shape=SHAPE, classes=3)
+    x = np.random.default_rng(0).random((8, *SHAPE), dtype=np.float32)
+    write_int8(folder / "fp32.onnx", folder / "small.int8.onnx", [x])
+    fix = "it is int8 already, and fp32 is made of fp32; give the fp32 model, or --precision int8"
+    assert refused("small.int8.onnx", "--precision", "fp32", *OWN) == f"small.int8.onnx: {fix}"
+    assert run("small.int8.onnx", *OWN).exit_code == 0
+    assert manifest_beside(folder / "small.int8.onnx").entry("small.int8.onnx").precision == "int8"
+
+
+def test_an_onnx_file_with_its_weights_elsewhere_is_refused(folder):
+    model = onnx.load(models.resnet(folder / "mine.onnx", shape=SHAPE, classes=3))
+    onnx.save(model, "apart.onnx", save_as_external_data=True, location="apart.data", size_threshold=16)
+    assert refused("apart.onnx", *OWN) == (
+        "apart.onnx: its weights are in other files, which its hash would not cover; "
+        "save it in one file: onnx.save(onnx.load('apart.onnx'), 'one-file.onnx')"
+    )
+
+
+def test_onnx_files_that_are_no_classifiers_are_refused(folder):
+    (folder / "text.onnx").write_text("hello")
+    assert refused("text.onnx", *OWN).startswith("text.onnx: it is not an ONNX model (")
+    assert refused("none.onnx", *OWN) == "none.onnx: there is no such file; give the path of an ONNX model"
+    models.generator(folder / "g.noise.onnx")
+    assert refused("g.noise.onnx", *OWN).startswith("g.noise.onnx: its first output has the shape")
+    models.linear(folder / "mine.onnx", SHAPE)
+    assert refused("mine.onnx", "--shape", "1,2,2", *OWN).startswith("mine.onnx: --shape is not for it")
+    assert refused("mine.onnx", "--classes", "4", *OWN) == "mine.onnx: it has 3 classes; --classes names 4"
+    assert refused("mine.onnx", "--calibration", "data.npz") == (
+        "sigma = None is not valid; a model of your own needs --sigma, the scale of its noise"
+    )
+    assert refused("mine.onnx", "--sigma", "0.5", "--tensorrt", "off") == (
+        "mine.onnx: it carries 0 examples, and an export is compared on at least 32; "
+        "give --calibration, data of its own kind"
+    )
+    assert refused("mine.onnx", "--sigma", "-1") == "sigma = -1.0 is not valid; it must be positive and finite"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "model = None is not valid; give a file, or --arch and --weights"),
+        (["--arch", "cnn"], "arch = cnn is not valid; it goes with --weights, --shape and --classes"),
+        (["x.pt", "--weights", "w.pth"], "weights = w.pth is not valid; they go with --arch"),
+        (["x.pt", "--arch", "cnn"], "arch = cnn is not valid; it goes with --weights, not with the file x.pt"),
+    ],
+)
+def test_half_of_an_architecture_is_refused(arguments, message):
+    assert refused(*arguments, *OWN) == message
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"--arch": "cnnn"}, "unknown architecture 'cnnn'; did you mean 'cnn'?"),
+        ({"--classes": "1"}, "classes = 1 is not valid; a classifier has at least two"),
+        ({"--classes": "4"}, "weights.pth: its tensor '9.weight' is (3, 128), and in the architecture it is (4, 128)"),
+        ({"--pixel-mean": "0.5,0.5"}, "pixel-mean = 0.5,0.5 is not valid; give a number for each of 1 channels"),
+        ({"--pixel-deviation": "0"}, "pixel-deviation = 0.0 is not valid; each must be positive"),
+        ({"--weights": "none.pth"}, "none.pth: there is no such file"),
+    ],
+)
+def test_an_architecture_that_does_not_fit_is_refused(body, change, message):
+    torch.save(body.state_dict(), "weights.pth")
+    given = {"--arch": "cnn", "--weights": "weights.pth", "--shape": "1,12,12", "--classes": "3"} | change
+    assert refused(*(part for pair in given.items() for part in pair), *OWN).startswith(message)
+
+
+def test_lists_that_are_none_are_refused_by_name():
+    for option, value in (("--shape", "1,x"), ("--shape", "1,0"), ("--pixel-mean", "a")):
+        assert f"Invalid value for '{option}'" in refused("model.pt", option, value)
+
+
+class Bessel(nn.Module):
+    def forward(self, x):
+        return torch.special.bessel_j0(x)
+
+
+class Branch(nn.Module):
+    def forward(self, x):
+        if x.sum() > 0:
+            return x * 2
+        return x
+
+
+class FixedBatch(nn.Module):
+    def forward(self, x):
+        return x.reshape(2, 16)
+
+
+def written(folder, module):
+    with pytest.raises(Exception) as error:  # noqa: PT011  # the tests look at its message
+        write_onnx(module, (1, 4, 4), folder / "out.onnx", ["logits"], folder / "model.pt")
+    assert not (folder / "out.onnx").exists()
+    return str(error.value).removeprefix(f"{folder}/")
+
+
+def test_an_operator_that_onnx_lacks_is_named_with_its_module(folder, capfd):
+    message = written(folder, nn.Sequential(nn.Flatten(), nn.Sequential(nn.Linear(16, 3), Bessel())))
+    assert message == (
+        "model.pt: its operator prims.bessel_j0, in the module '1.1', has no counterpart in ONNX; "
+        "replace it in the model by operators that have one"
+    )
+    assert capfd.readouterr() == ("", "")
+
+
+def test_control_flow_that_depends_on_the_input_is_shown(folder, capfd):
+    message = written(folder, nn.Sequential(nn.Flatten(), Branch()))
+    assert message.startswith("model.pt: what its forward pass does depends on values of the input (test_sources.py:")
+    fix = "write that `if` or loop with torch.where or torch.cond, so that every input takes the same way"
+    assert message.endswith(f"if x.sum() > 0:); {fix}")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_model_for_one_batch_size_is_refused(folder):
+    assert written(folder, FixedBatch()) == (
+        "model.pt: it takes batches of one size only; export it with a dynamic batch, torch.export.Dim('n')"
+    )
+
+
+def test_a_model_that_no_file_holds_is_refused(folder):
+    with torch.device("meta"):
+        large = nn.Linear(2**15, MAX_BYTES // 2**17 + 1)
+    assert written(folder, large) == (
+        "model.pt: it has 2.0 GiB of weights, and an ONNX file holds less than 2; export a smaller model"
+    )
+
+
+def test_a_file_that_is_of_no_kind_is_refused(folder):
+    (folder / "text.pt").write_text("hello")
+    torch.save({"weights": torch.zeros(1)}, "other.pt")
+    torch.save({"format": 99}, "newer.pt")
+    torch.save(nn.Linear(2, 2), "code.pt")
+    write_model(folder / "half.pt", state={"epoch": 1})
+    write_model(folder / "good.pt")
+    write_model(folder / "few.pt", examples=8)
+    for name, message in {
+        "none.pt": "none.pt: there is no such file",
+        "text.pt": "text.pt: it is not a PyTorch file",
+        "other.pt": "other.pt: it is not a model of ars-train",
+        "newer.pt": "newer.pt: its format is 99, and this version reads 1; update ARS",
+        "code.pt": "code.pt: it holds code or objects, which are not loaded",
+        "half.pt": "half.pt: its training is not done; go on with `ars-train --resume`",
+        "few.pt": "few.pt: it carries 8 examples, and an export is compared on at least 32; give --calibration",
+    }.items():
+        assert refused(name).startswith(message)
+    assert refused("good.pt", "--sigma", "1").startswith("good.pt: --sigma is not for it: it says so itself")
+    assert not list(folder.glob("*.onnx"))
+
+
+def test_no_architecture_of_timm_without_timm(monkeypatch, body):
+    torch.save(body.state_dict(), "weights.pth")
+    monkeypatch.setitem(sys.modules, "timm", None)
+    given = ["--arch", "timm:resnet18", "--weights", "weights.pth", "--shape", "1,12,12", "--classes", "3"]
+    assert refused(*given, *OWN) == ("arch = timm:resnet18 is not valid; timm is not installed; run `pip install timm`")
