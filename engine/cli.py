@@ -97,6 +97,8 @@ def certify(
                     examples = read_examples(source, left, classifier.runner.classes, on_bad_input, shape)
                     for record in certify_run(classifier, examples, plan, store, progress.draws):
                         progress.input(record.correct)
+                if classifier.batch and (full := progress.fullness(classifier.batch)) and not quiet:
+                    click.echo(f"batches of {classifier.batch} were {full:.1%} full", err=True)
             except KeyboardInterrupt:
                 signal.signal(signal.SIGINT, signal.SIG_IGN)  # the batches at work are finished, and then it ends
                 advice = "the same command goes on from there"

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections import deque
 from types import TracebackType
 from typing import TextIO
 
@@ -11,6 +12,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 __all__ = ["RunProgress"]
 
 _SECONDS_A_LINE = 5.0
+_END_SECONDS = 2.0
 
 
 class RunProgress:
@@ -26,6 +28,8 @@ class RunProgress:
         self._total = inputs * (1 if draws_an_input is None else draws_an_input)
         self._start = self._last_line = time.perf_counter()
         self._inputs = self._draws = self._labelled = self._certified = 0
+        self._last: deque[tuple[float, int]] = deque()
+        self._earlier_rows = self._earlier_batches = 0
         self._console = Console(file=self._stream)
         columns = (TextColumn("certifying"), BarColumn(), TaskProgressColumn(), TextColumn("{task.description}"))
         shown = not quiet and self._stream.isatty()
@@ -37,12 +41,21 @@ class RunProgress:
         """Count draws, batch by batch."""
         self._draws += number
         now = time.perf_counter()
+        self._last.append((now, number))
+        while self._last[0][0] < now - _END_SECONDS:
+            self._earlier_rows += self._last.popleft()[1]
+            self._earlier_batches += 1
         done = self._draws if self._by_draws else self._inputs
         self._bar.update(self._task, completed=done, description=self._describe(now))
         if self._lines and now - self._last_line > _SECONDS_A_LINE:
             self._last_line = now
             left = f", {(now - self._start) / done * (self._total - done):.0f} s left" if done else ""
             print(f"{self._describe(now)}{left}", file=self._stream, flush=True)
+
+    def fullness(self, batch: int) -> float | None:
+        """How full the batches were, of so many draws each. Those of the last two seconds do not count: then there is
+        nothing left to fill them with. None for a run so short."""
+        return self._earlier_rows / (batch * self._earlier_batches) if self._earlier_batches else None
 
     def input(self, correct: bool | None) -> None:
         """Count one certified input."""

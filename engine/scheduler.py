@@ -1,10 +1,12 @@
 """Runs the procedures of many inputs at once and packs their draws into full batches.
 
-The oldest input's draws go first, so that inputs finish, and free their slots, in about the order they came; new inputs
-are admitted when a batch would not be full without them. A batch that is not full is run only when nothing can fill it
-and a lane is idle.
+Batches are refilled as inputs finish. The input that asks for the fewest draws goes first, and of equals the oldest: it
+soon frees its slot, or asks for more. New inputs are admitted when a batch would not be full without them. A batch that
+is not full is run only when nothing can fill it and a lane is idle; at the end of a run, what is left is shared out
+among the idle lanes. No draw is made that its procedure did not ask for.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
@@ -109,10 +111,11 @@ class _Scheduler(Generic[Result]):
     def submit_batches(self) -> bool:
         """Keep two batches a lane on their way, one at work and one waiting; whether any is."""
         while len(self._flying) < 2 * self._lanes.lanes:
-            waiting = self._admit()
-            if waiting == 0 or (waiting < self._lanes.batch and len(self._flying) >= self._lanes.lanes):
+            waiting, idle = self._admit(), self._lanes.lanes - len(self._flying)
+            if waiting == 0 or (waiting < self._lanes.batch and idle <= 0):
                 break
-            self._flying.add(self._lanes.submit(self._device, self._pack()))
+            share = waiting if self._jobs else math.ceil(waiting / max(1, idle))
+            self._flying.add(self._lanes.submit(self._device, self._pack(min(self._lanes.batch, share))))
         return bool(self._flying)
 
     def collect(self) -> Iterator[BatchVotes]:
@@ -168,9 +171,9 @@ class _Scheduler(Generic[Result]):
         self._jobs = None
         self.failure = self.failure or error
 
-    def _pack(self) -> list[Request]:
-        requests, room = [], self._lanes.batch
-        for active in self._active.values():
+    def _pack(self, room: int) -> list[Request]:
+        requests = []
+        for active in sorted(self._active.values(), key=lambda active: active.to_submit):
             if active.to_submit and room:
                 requests.append(active.take(room))
                 room -= requests[-1].draws

@@ -13,6 +13,7 @@ from ars.engine.lanes import host_lanes
 from ars.engine.requests import Draws, Phase
 from ars.engine.runners.null import Null
 from ars.engine.scheduler import Job, run
+from ars.engine.stopping import Grid
 from ars.errors import ArgumentError, DataError, RunError
 from ars.noise import FAMILIES, GAUSSIAN, NoiseKind
 
@@ -71,6 +72,33 @@ def test_batches_are_full_even_when_each_input_needs_few_draws():
     assert sum(runner.sizes) == 200 * 100
     full = [size == 64 for size in runner.sizes]
     assert np.mean(full[:-4]) > 0.97
+
+
+def test_batches_stay_full_while_inputs_stop_at_different_looks():
+    """A thousand inputs of all kinds. Only the batches after the last input was taken count less than 95 %."""
+    runner, sizes = Recording(), []
+    plan = Plan(10, 1000, 0.05, question=Grid())
+
+    def jobs():
+        for idx, share in enumerate(np.random.default_rng(0).uniform(0.4, 1, 1000)):
+            x, ones = np.zeros(SHAPE, np.float32), np.ones(SHAPE, np.float32)
+            x[0] = stats.norm.ppf(0.8) - stats.norm.ppf(share)  # class 0 is where the noise leaves x below that of 0.8
+            yield Job(idx, x, 0 * ones, ones, algorithms.certify(ones, plan, GAUSSIAN, NoiseKind.ISOTROPIC))
+        sizes.extend(runner.sizes)
+
+    with lanes_for(runner, batch=128) as lanes:
+        draws = [one.draws for one in run(lanes, Host(2 * 2 * 128 // 16, 5, GAUSSIAN, 0), jobs())]
+    assert len(draws) == 1000
+    assert len(set(draws)) > 10, "they do stop at different looks"
+    assert sum(runner.sizes) == sum(draws), "no draw that nobody asked for"
+    assert np.mean(sizes) >= 0.95 * 128
+    assert len(sizes) > 0.9 * len(runner.sizes)
+
+
+def test_the_end_of_a_run_is_shared_out_among_the_lanes():
+    runner = Recording()
+    certify_all(runner, [0], n0=10, n=100, batch=64, lanes=2)
+    assert sorted(runner.sizes) == [5, 5, 50, 50]
 
 
 def test_slots_bound_how_many_inputs_are_loaded_at_once():

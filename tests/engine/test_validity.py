@@ -1,0 +1,117 @@
+"""Adaptive certificates are above the truth no more often than alpha, whenever they stop; alpha is 0.05, to be visible.
+
+The share of wrong certificates is compared with a binomial law at alpha; each comparison fails by chance once in 10^6.
+"""
+
+import numpy as np
+import pytest
+import simulate
+from scipy.stats import binom, norm
+
+from ars.engine.algorithms import Plan
+from ars.engine.bounds import lower_confidence_bound
+from ars.engine.spending import RARE, Look, bounds_at, look_draws
+from ars.engine.stopping import RADII, Grid, Tolerance
+from ars.noise import FAMILIES, GAUSSIAN, LAPLACE, UNIFORM
+
+ALPHA = 0.05
+N = 4000
+INPUTS = 20_000
+
+
+def too_often(wrong, inputs):
+    return wrong > binom.isf(1e-6, inputs, ALPHA)
+
+
+def all_looks(probabilities, inputs, seed=0):
+    """The votes at each look of inputs that never stop: inputs x looks x answers."""
+    rng = np.random.default_rng(seed)
+    steps = np.diff([0, *look_draws(N)])
+    return np.stack([rng.multinomial(step, probabilities, size=inputs) for step in steps], axis=1).cumsum(axis=1)
+
+
+# At the thresholds of the grid for sigma 0.5, from abstention up, and where one way of spending follows the other.
+WORST = [*norm.cdf(np.arange(0, 3.5, 0.5)), 1 - RARE / N, 1 - RARE / N + 1e-9, 1 - 1e-4]
+
+
+@pytest.mark.parametrize("p_a", [pytest.param(p, id=f"{p:.4f}") for p in WORST])
+def test_the_best_bound_of_all_looks_is_above_the_truth_no_more_often_than_alpha(p_a):
+    """This is the worst that any stopping rule could do: it takes each input's bound at its best look."""
+    votes = all_looks([p_a, 1 - p_a], INPUTS)
+    wrong = 0
+    for hits in votes[:, :, 0]:
+        looks = [Look(draws, int(k), draws - int(k)) for draws, k in zip(look_draws(N), hits, strict=True)]
+        wrong += bounds_at(looks, N, ALPHA, two_sided=False, others=1)[0] > p_a
+    assert not too_often(wrong, INPUTS), f"{wrong / INPUTS:.2%} are wrong"
+
+
+@pytest.mark.parametrize("probabilities", [(0.6, 0.3, 0.1), (0.9, 0.07, 0.03), (0.97, 0.02, 0.01)])
+def test_both_bounds_of_all_looks_are_wrong_together_no_more_often_than_alpha(probabilities):
+    inputs = 5000
+    wrong = 0
+    for counts in all_looks(probabilities, inputs):
+        looks = [Look(int(row.sum()), int(row[0]), int(row[1:].max())) for row in counts]
+        p_a, p_b = bounds_at(looks, N, ALPHA, two_sided=True, others=2)
+        wrong += p_a > probabilities[0] or p_b < max(probabilities[1:])
+    assert not too_often(wrong, inputs)
+
+
+def test_peeking_with_the_bound_of_fixed_n_fails_the_same_test():
+    inputs, failed = 2000, 0
+    for p_a in WORST[1:5]:
+        wrong = 0
+        for hits in all_looks([p_a, 1 - p_a], inputs)[:, :, 0]:
+            peeks = (lower_confidence_bound(int(k), m, ALPHA) for m, k in zip(look_draws(N), hits, strict=True))
+            wrong += max(peeks) > p_a
+        failed += too_often(wrong, inputs)
+    assert failed == 4
+
+
+def worst_shares(family):
+    """pA at which a radius of the grid is the exact truth, for scale 0.5 and pB = 1 - pA."""
+    K = np.array([radius / 0.5 for radius in RADII if radius < 1.8])
+    if family is GAUSSIAN:
+        return norm.cdf(K)
+    if family is LAPLACE:
+        return 1 - np.exp(-K) / 2
+    return (1 + K[K < 1]) / 2
+
+
+QUESTIONS = {"grid": Grid(), "radius": Grid((0.25,)), "tolerance": Tolerance(0.05)}
+
+
+def wrong_certificates(plan, family, inputs):
+    """Certificates above the truth, of inputs that are each at one of the worst shares: a mixture of them."""
+    wrong, shares = 0, worst_shares(family)
+    for seed in range(inputs):
+        p_a = shares[seed % len(shares)]
+        probabilities = [p_a, 1 - p_a, 0] if not plan.two_sided else [p_a, 0.7 * (1 - p_a), 0.3 * (1 - p_a), 0]
+        made = simulate.certify(probabilities, plan, seed=seed, family=family)
+        others = max(p for answer, p in enumerate(probabilities) if answer != made.selected)
+        wrong += made.radius > family.radius(probabilities[made.selected], others, 0.5)
+    return wrong
+
+
+@pytest.mark.parametrize("inputs", [400, pytest.param(INPUTS, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("two_sided", [False, True], ids=["binary", "two-sided"])
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_certificates_of_every_rule_and_family_are_above_the_truth_no_more_often_than_alpha(
+    family, question, two_sided, inputs
+):
+    plan = Plan(20, 2000, ALPHA, two_sided, QUESTIONS[question])
+    wrong = wrong_certificates(plan, FAMILIES[family], inputs)
+    assert not too_often(wrong, inputs), f"{wrong / inputs:.2%} are wrong"
+
+
+def test_a_rule_that_stops_where_its_peeks_look_best_fails_the_same_test(monkeypatch):
+    """The same algorithm with the bound of fixed n at each look."""
+
+    def peek(looks, n, alpha, *, two_sided, others):
+        p_a = max(lower_confidence_bound(look.hits, look.draws, alpha) for look in looks)
+        return p_a, 1 - p_a
+
+    monkeypatch.setattr("ars.engine.certificate.bounds_at", peek)
+    monkeypatch.setattr("ars.engine.algorithms.bounds_at", peek)
+    plan = Plan(20, 2000, ALPHA, False, Grid())
+    assert too_often(wrong_certificates(plan, UNIFORM, 1000), 1000)
