@@ -149,8 +149,11 @@ class Gpu:
             self._context.push()
             try:
                 yield
-            finally:
-                self._context.pop()
+            except BaseException:
+                with suppress(driver.Error):  # the first error says more
+                    self._context.pop()
+                raise
+            self._context.pop()
 
     def free_bytes(self) -> int:
         with self.current():
@@ -185,9 +188,11 @@ class Workspace:
     def __init__(self, gpu: Gpu) -> None:
         self._gpu = gpu
         self._owned = ExitStack()
-        with gpu.current():
-            self.stream: Any = driver.Stream(_NON_BLOCKING)
-            self._mark: Any = driver.Event(driver.event_flags.BLOCKING_SYNC)
+        self.stream: Any = None
+        self._mark: Any = None
+        with self.filling():
+            self.stream = driver.Stream(_NON_BLOCKING)
+            self._mark = driver.Event(driver.event_flags.BLOCKING_SYNC)
 
     @contextmanager
     def filling(self) -> Iterator[None]:
@@ -245,7 +250,7 @@ class Workspace:
     def close(self) -> None:
         if self.stream is None:
             return
-        with ExitStack() as after:
+        with suppress(DeviceError), ExitStack() as after:
             with suppress(DeviceError):
                 after.enter_context(self._gpu.current())
             self._drain()

@@ -200,7 +200,8 @@ class Stream(_Owned):
         self.queue = Queue(MACHINE, _current())
 
     def __del__(self):
-        if hasattr(self, "queue") and (self.queue.work or not self._may_go()):
+        # A context that has ended took its streams with it.
+        if hasattr(self, "queue") and (self.queue.work or (self.context.valid and not self._may_go())):
             MACHINE.lost_streams += 1
 
     @property

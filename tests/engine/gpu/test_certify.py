@@ -1,24 +1,167 @@
 """`ars-engine` on the simulated GPU: the certificates are the processor's, and little moves between host and GPU."""
 
+import threading
+from pathlib import Path
+
+import models
+import numpy as np
 import pytest
-from engine_runs import certify, records
+from engine_runs import certify, records, write_manifest
+from onnx import TensorProto
+from simulated_gpu.tensorrt import make_plan
+
+import ars
+from ars.engine.store import read_settings
 
 pytestmark = pytest.mark.usefixtures("files", "machine")
 
 
-@pytest.fixture
-def expected():
-    assert certify().exit_code == 0
-    return records()
+def both(*arguments, engine="model.onnx", data="data.npz"):
+    """The same run on the processor, on a TensorRT engine and by ONNX Runtime on the GPU: three stores' records."""
+    Path("model.trt").write_bytes(make_plan(Path(engine).read_bytes()))
+    stores = {"cpu": (engine, "cpu"), "tensorrt": ("model.trt", "cuda:0"), "onnxruntime": (engine, "cuda:0")}
+    for store, (file, device) in stores.items():
+        result = certify("--device", device, "--out", f"{store}.sqlite", *arguments, engine=file, data=data)
+        assert result.exit_code == 0, result.output
+    return [records(f"{store}.sqlite") for store in stores]
 
 
-def test_a_tensorrt_engine_gives_the_processors_certificates(plan, expected):
-    result = certify("--out", "gpu.sqlite", engine="model.trt")
+@pytest.mark.parametrize("family", ["gaussian", "laplace", "uniform"])
+def test_certificates_are_the_processors(machine, family):
+    cpu, tensorrt, onnxruntime = both("--family", family)
+    assert cpu == tensorrt == onnxruntime
+    assert len(cpu) == 40
+    assert machine.calls["execute_async_v3"] > 100
+    assert machine.calls["run_with_iobinding"] > 100
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 5), (3, 7, 3), (2,)])
+def test_certificates_are_the_processors_for_odd_shapes(shape):
+    models.linear(Path("odd.onnx"), shape, classes=4)
+    np.savez("odd.npz", x=np.random.default_rng(3).random((5, *shape), dtype=np.float32), y=[0] * 5)
+    cpu, tensorrt, onnxruntime = both(engine="odd.onnx", data="odd.npz")
+    assert cpu == tensorrt == onnxruntime
+
+
+def test_certificates_of_a_half_precision_model_are_the_processors():
+    """The noise is rounded to half precision on the GPU, and on the host."""
+    models.linear(Path("half.onnx"), kind=TensorProto.FLOAT16)
+    cpu, tensorrt, onnxruntime = both(engine="half.onnx")
+    assert cpu == tensorrt == onnxruntime
+
+
+def test_certificates_with_maps_for_each_input_are_the_processors():
+    rng = np.random.default_rng(5)
+    np.savez("maps.npz", mean=rng.normal(0, 0.1, (40, 1, 4, 4)), scale=rng.uniform(0.05, 0.3, (40, 1, 4, 4)))
+    write_manifest()
+    Path("model.json").unlink()
+    stores = []
+    Path("model.trt").write_bytes(make_plan(Path("model.onnx").read_bytes()))
+    for noise in ("maps.npz", "model.noise.onnx"):
+        for engine in ("model.onnx", "model.trt"):
+            with ars.load(engine, noise=noise, batch=64) as classifier:
+                x = np.load("data.npz")["x"][:6]
+                done = classifier.certify_many(enumerate(x), ars.engine.algorithms.Plan(10, 300, 0.01))
+                stores.append({one.input_id: one.result for one in done})
+    assert stores[0] == stores[1] != stores[2] == stores[3]
+
+
+def test_logits_that_are_not_finite_vote_for_nobody_on_the_gpu_too(plan):
+    models.linear(Path("nan.onnx"), nan=True)
+    Path("nan.trt").write_bytes(make_plan(Path("nan.onnx").read_bytes()))
+    result = certify(engine="nan.trt")
+    assert result.exit_code == 1
+    assert "none of the first 10 draws has finite logits" in result.stderr
+
+
+def test_the_batch_is_the_engines_own_where_none_is_given(plan):
+    result = certify("--batch", "auto", engine="model.trt")
     assert result.exit_code == 0, result.output
-    assert records("gpu.sqlite") == expected
+    settings, environment, _ = read_settings(Path("run.sqlite"))
+    assert (settings["batch"], settings["runner"]) == (64, "tensorrt")
+    assert environment["device"] == "cuda:0, Simulated GPU, CUDA 13.0, 2 lanes"
 
 
-def test_an_onnx_file_on_the_gpu_gives_the_processors_certificates(expected):
-    result = certify("--out", "gpu.sqlite", "--device", "cuda:0")
+def test_two_batches_are_on_the_gpu_before_either_is_waited_for(plan, machine):
+    barrier, seen = threading.Barrier(2, timeout=60), []
+
+    def meet():
+        if threading.current_thread().name.startswith("lane") and len(seen) < 2:
+            seen.append(None)
+            barrier.wait()
+            seen.append(sum(bool(stream.work) for stream in machine.streams.values()))
+            barrier.wait()
+
+    machine.before_wait = meet
+    assert certify(engine="model.trt").exit_code == 0
+    assert seen[2:] == [2, 2]
+
+
+def moved_for(machine, shape, n):
+    """What one lane moved in a run on inputs of that shape: loads of inputs, and the rest."""
+    models.linear(Path("some.onnx"), shape)
+    Path("some.trt").write_bytes(make_plan(Path("some.onnx").read_bytes()))
+    np.savez("some.npz", x=np.random.default_rng(3).random((4, *shape), dtype=np.float32), y=[0] * 4)
+    machine.moved.clear()
+    result = certify("--threads", "1", "--out", f"{shape}{n}.sqlite", engine="some.trt", data="some.npz", n=n)
     assert result.exit_code == 0, result.output
-    assert records("gpu.sqlite") == expected
+    size = 4 * int(np.prod(shape))
+    pinned = [(way, moved) for way, moved, pinned in machine.moved if pinned]
+    assert sum((way, moved) == ("down", size) for way, moved in pinned) == 2 * 4, "each input's two maps, once"
+    return [one for one in pinned if one != ("down", size)], len(machine.moved) - len(pinned)
+
+
+def test_only_requests_go_down_and_counts_come_up_however_large_the_inputs_are(machine):
+    small, checks = moved_for(machine, (1, 4, 4), n=500)
+    large, _ = moved_for(machine, (3, 31, 31), n=500)
+    longer, checks_of_longer = moved_for(machine, (1, 4, 4), n=1500)
+    assert small == large
+    assert len(longer) > 2 * len(small)
+    assert checks == checks_of_longer, "the model is checked once, from host memory, whatever n is"
+    batches = len(small) // 2
+    requests = [moved // 40 for way, moved in small if way == "down"]
+    assert [moved for way, moved in small if way == "up"] == [4 * 4 * number for number in requests]
+    assert batches >= 4 * 510 / 64
+    print(f"\na batch of {sum(requests) / batches:.2f} requests moves {sum(m for _, m in small) / batches:.0f} bytes")
+
+
+def test_a_thousand_batches_take_no_more_memory_than_one(plan, machine):
+    x = np.load("data.npz")["x"][0]
+    with ars.load("model.trt", sigma=0.1, batch=64) as classifier:
+        classifier.predict(x, n=64)
+        taken, held = machine.calls["cuMemAlloc"], machine.held()
+        classifier.predict(x, n=64 * 1000)
+        assert machine.calls["execute_async_v3"] > 1000
+        assert machine.calls["cuMemAlloc"] == taken + 2, "the slots of the run"
+        assert machine.held() == held
+
+
+def test_kernels_that_do_not_fit_the_gpu_are_compiled(plan, machine):
+    machine.refuses_fatbin = True
+    assert certify(engine="model.trt").exit_code == 0
+    assert machine.compiled
+    assert all("fill_noisy_float16" in source for source in machine.compiled)
+
+
+def test_a_classifier_that_was_closed_opens_its_gpu_again(plan, machine):
+    x = np.load("data.npz")["x"][0]
+    classifier = ars.load("model.trt", sigma=0.1, batch=64)
+    with classifier:
+        first = classifier.predict(x)
+    assert not any(machine.held().values())
+    with classifier:
+        assert classifier.predict(x) == first
+
+
+def test_two_gpus_give_the_certificates_of_one(plan, machine):
+    machine.reset(gpus=2)
+    assert certify("--device", "cuda:0", engine="model.trt").exit_code == 0
+    used = set()
+    take = machine.take
+    machine.take = lambda gpu, size: used.add(gpu) or take(gpu, size)
+    result = certify("--device", "cuda:0,cuda:1", "--out", "two.sqlite", engine="model.trt")
+    assert result.exit_code == 0, result.output
+    assert used == {0, 1}
+    assert records("two.sqlite") == records()
+    assert "cuda:1" in read_settings(Path("two.sqlite"))[1]["device"]
+    del machine.take

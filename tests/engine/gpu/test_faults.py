@@ -1,0 +1,192 @@
+"""What goes wrong on a GPU: one sentence, what is certified stays, and nothing is left behind."""
+
+import gc
+import itertools
+from pathlib import Path
+
+import models
+import numpy as np
+import pytest
+from engine_runs import certify, records, refused
+from simulated_gpu.machine import Failure, Faults
+from simulated_gpu.tensorrt import make_plan
+
+import ars
+from ars.engine.store import read_settings
+from ars.errors import ArsError
+
+pytestmark = pytest.mark.usefixtures("files", "machine", "plan")
+
+
+@pytest.mark.parametrize(("engine", "kind"), [("model.trt", "error"), ("model.trt", "memory"), ("model.onnx", "error")])
+def test_a_failure_of_any_call_is_one_sentence_and_leaves_nothing_behind(machine, engine, kind):
+    x = np.load("data.npz")["x"][0]
+
+    def answer():
+        with ars.load(engine, sigma=0.1, batch=64, threads=1, device="cuda:0") as classifier:
+            return classifier.predict(x, n=150)
+
+    expected, failed = answer(), set()
+    for number in itertools.count(1):
+        machine.faults = Faults(at=number, kind=kind)
+        said = None
+        try:
+            found = answer()
+        except ArsError as error:
+            said = str(error)
+        if said is None:  # it could go on: with less memory, or without having given some back
+            assert found == expected
+        else:
+            assert "this is a test" in said or "out of memory" in said
+            assert "\n" not in said
+        if machine.faults.happened is None:
+            break
+        failed.add(machine.faults.happened)
+        if any(machine.held().values()):
+            gc.collect()  # it takes its time
+        assert not any(machine.held().values()), f"{machine.faults.happened}, call {number}: {machine.held()}"
+    model = {"execute_async_v3", "set_tensor_address"} if engine == "model.trt" else {"run_with_iobinding"}
+    cuda = {"cuMemAlloc", "cuMemFree", "cuMemHostAlloc", "cuLaunchKernel", "cuEventSynchronize", "cuMemcpyDtoHAsync"}
+    assert failed >= model | cuda, "every step was made to fail"
+    assert number > 80
+
+
+def test_a_lost_gpu_ends_the_run_in_one_sentence_and_what_is_certified_stays(machine):
+    assert certify("--device", "cpu", "--out", "expected.sqlite").exit_code == 0
+    machine.faults = Faults(at=60, kind="launch", lasting=True, only=lambda name: name == "execute_async_v3")
+    result = certify("--threads", "1", engine="model.trt")
+    refused(result, "model.trt: tensorrt failed on a batch of 64 on cuda:0", "this is a test", status=1)
+    before = records()
+    assert 0 < len(before) < 40
+    machine.reset()
+    assert certify("--threads", "1", engine="model.trt").exit_code == 0
+    assert records() == records("expected.sqlite")
+    assert records()[: len(before)] == before
+
+
+def test_a_gpu_that_is_lost_while_it_computes_says_what_to_do(machine):
+    machine.faults = Faults(at=70, kind="launch", lasting=True, only=lambda name: name == "cuEventSynchronize")
+    result = certify(engine="model.trt")
+    fix = "what is certified is kept: check it with nvidia-smi, and run the same command again"
+    refused(result, "cuda:0 does not work, or was lost (cuEventSynchronize failed", fix, status=1)
+    machine.reset()
+
+
+def test_where_one_of_two_gpus_is_lost_the_other_finishes_what_it_began(machine):
+    assert certify("--device", "cpu", "--out", "expected.sqlite").exit_code == 0
+    machine.reset(gpus=2)
+    take = machine.at
+
+    def at(gpu, address, size):
+        if gpu == 1 and machine.calls["execute_async_v3"] > 60:
+            machine.calls["lost"] += 1
+            raise Failure("launch", "cuda:1 has fallen off the bus")
+        return take(gpu, address, size)
+
+    machine.at = at
+    result = certify("--device", "cuda:0,cuda:1", engine="model.trt")
+    del machine.at
+    refused(result, "cuda:1", "fallen off the bus", status=1)
+    before = records()
+    assert set(map(repr, before)) < set(map(repr, records("expected.sqlite")))
+    assert certify("--device", "cuda:0", engine="model.trt").exit_code == 0
+    assert records() == records("expected.sqlite")
+
+
+def test_too_little_memory_halves_the_batch_says_so_and_goes_on(machine):
+    assert certify("--device", "cpu", "--max", "4", "--out", "expected.sqlite").exit_code == 0
+    machine.reset(memory=60_000)
+    result = certify("--max", "4", "--batch", "256", engine="model.trt")
+    assert result.exit_code == 0, result.output
+    assert "cuda:0 has not enough memory for batches of 256; going on with 128\n" in result.stderr
+    used = read_settings(Path("run.sqlite"))[0]["batch"]
+    assert used in (32, 64, 128)
+    assert f"going on with {used}\n" in result.stderr
+    assert records() == records("expected.sqlite")
+    again = certify("--max", "8", "--batch", "auto", engine="model.trt")
+    assert again.exit_code == 0, again.output
+    assert "going on" not in again.stderr, "the run keeps the batch that it has"
+
+
+def test_no_memory_at_all_is_one_sentence(machine):
+    machine.reset(memory=200)
+    refused(certify(engine="model.trt"), "cuda:0 has not enough memory left", status=1)
+
+
+def test_free_memory_bounds_the_batch_that_is_chosen(machine):
+    models.linear(Path("wide.onnx"), shape=(3, 32, 32))
+    np.savez("wide.npz", x=np.random.default_rng(3).random((2, 3, 32, 32), dtype=np.float32), y=[0] * 2)
+    machine.reset(memory=2**24)
+    result = certify("--device", "cuda:0", "--batch", "auto", engine="wide.onnx", data="wide.npz")
+    assert result.exit_code == 0, result.output
+    assert read_settings(Path("run.sqlite"))[0]["batch"] == 128
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"version": "10.1.0"}, "not compatible with this version of TensorRT, expecting 10.99.0 got 10.1.0"),
+        ({"compute_capability": (9, 0)}, "generated on an incompatible device, compute 9.0"),
+    ],
+)
+def test_an_engine_for_another_version_or_gpu_is_one_sentence(changed, said):
+    Path("other.trt").write_bytes(make_plan(Path("model.onnx").read_bytes(), **changed))
+    refused(certify(engine="other.trt"), "other.trt: cuda:0 has compute 8.6, where it does not load", said, "build it")
+
+
+def test_an_engine_whose_manifest_says_another_gpu_is_not_even_loaded(machine):
+    from ars.data.pixels import file_sha256
+    from ars.manifest import EngineBuild, Manifest, ModelFile, NoiseSettings, Profile
+    from ars.noise import NoiseKind
+
+    build = EngineBuild("tensorrt", "10.99.0", ("9.0+", "12.0"), Profile(1, 64, 256), "model.onnx", "")
+    files = (ModelFile("engine", "model.trt", file_sha256(Path("model.trt")), build=build),)
+    noise = NoiseSettings("gaussian", NoiseKind.ISOTROPIC, 0.1)
+    Manifest((1, 4, 4), ("a", "b", "c"), noise, files).write(Path("model.json"))
+    refused(certify(engine="model.trt"), "it was built for GPUs of compute 9.0+, 12.0, and cuda:0 has compute 8.6")
+    assert not machine.calls["deserialize_cuda_engine"]
+    machine.reset(compute_capability=(12, 0))
+    refused(certify(engine="model.trt"), "it was built by tensorrt 10.99.0, and cuda:0 has compute 12.0")
+
+
+def test_a_file_that_is_no_engine_is_one_sentence():
+    Path("no.trt").write_bytes(b"this is not a plan")
+    refused(certify(engine="no.trt"), "no.trt: cuda:0 has compute 8.6, where it does not load", "magic tag")
+    refused(certify(engine="none.trt"), "none.trt: there is no such file")
+
+
+def test_an_engine_that_is_no_classifier_is_one_sentence():
+    Path("two.trt").write_bytes(make_plan(models.two_inputs(Path("two.onnx")).read_bytes()))
+    refused(certify(engine="two.trt"), "two.trt: it has 2 inputs")
+
+
+def test_a_batch_that_the_engine_does_not_take_is_refused():
+    refused(
+        certify("--batch", "512", engine="model.trt"), "batch = 512 is not valid; model.trt takes batches of 1 to 256"
+    )
+
+
+def test_a_model_with_a_fixed_batch_takes_that_one():
+    Path("fixed.trt").write_bytes(make_plan(models.linear(Path("fixed.onnx"), batch=32).read_bytes(), (32, 32, 32)))
+    for engine in ("fixed.trt", "fixed.onnx"):
+        refused(certify("--device", "cuda:0", engine=engine), "takes batches of 32 to 32")
+        result = certify("--device", "cuda:0", "--batch", "auto", "--out", f"{engine}.sqlite", engine=engine)
+        assert result.exit_code == 0, result.output
+        assert read_settings(Path(f"{engine}.sqlite"))[0]["batch"] == 32
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda", "cuda:x", "cuda:0,cuda:0", "cuda:0,cpu", "cuda:-1", ""])
+def test_a_device_that_cannot_be_is_refused(device):
+    refused(certify("--device", device), f"device = {device} is not valid; it is cpu, cuda:0, or several GPUs")
+
+
+def test_a_gpu_that_is_not_there_is_refused(machine):
+    refused(certify("--device", "cuda:1"), "device = cuda:1 is not valid; this machine has cuda:0")
+    machine.reset(gpus=0)
+    refused(certify("--device", "cuda:0"), "CUDA does not work, or was lost (cuInit failed: no CUDA-capable", status=1)
+
+
+def test_files_and_backends_that_do_not_run_on_a_gpu_are_refused():
+    Path("model.pt").write_bytes(b"")
+    refused(certify("--device", "cuda:0", engine="model.pt"), "model.pt: it does not run on cuda:0; give a TensorRT")
+    refused(certify("--device", "cuda:0", "--backend", "openvino"), "model.onnx: openvino does not run on cuda:0")

@@ -1,0 +1,129 @@
+"""Every name of a library that the GPU path calls: listed once, in the real library and simulated."""
+
+import ast
+import importlib
+import inspect
+import re
+import sys
+from pathlib import Path
+
+import onnxruntime
+import pytest
+import simulated_gpu
+from engine_runs import certify, records
+from simulated_gpu import compiler, driver
+from simulated_gpu import onnxruntime as simulated_onnxruntime
+from simulated_gpu import tensorrt as simulated_tensorrt
+
+from ars.engine.store import read_settings
+
+try:
+    import tensorrt_rtx as rtx
+except ImportError:
+    rtx = None
+
+ENGINE = Path(__file__).parents[3] / "engine"
+
+
+def found(root, dotted):
+    for part in dotted.split("."):
+        assert hasattr(root, part), dotted
+        root = getattr(root, part)
+    return root
+
+
+@pytest.fixture
+def project():
+    """The project's GPU files, imported where there is a (simulated) GPU."""
+    with simulated_gpu.installed():
+        yield importlib.import_module
+
+
+def test_pycuda_is_called_from_one_file_and_by_the_names_that_it_lists(project):
+    listed = project("ars.engine.gpu").PYCUDA
+    for path in ENGINE.rglob("*.py"):
+        assert bool(re.search("^ *(import|from) pycuda", path.read_text(), re.M)) == (path.name == "gpu.py"), path
+    tree = ast.parse((ENGINE / "gpu.py").read_text())
+    attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    used = {node.attr for node in attributes if ast.unparse(node.value) == "driver"}
+    # These the project meets only as what other calls give back.
+    given_back = {"Context", "DeviceAllocation", "Function", "Module", "PagelockedHostAllocation"}
+    assert used | given_back == {name.split(".")[0] for name in listed["pycuda.driver"]}
+    methods = {node.attr for node in attributes} | {"__int__", "handle"}
+    for name in listed["pycuda.driver"]:
+        assert name.split(".")[-1] in methods, f"{name} is not used"
+
+
+def test_every_listed_name_of_pycuda_is_simulated(project):
+    listed = project("ars.engine.gpu").PYCUDA
+    for name in listed["pycuda.driver"]:
+        if name != "Stream.handle":  # an attribute of an object
+            found(driver, name)
+    for name in listed["pycuda.compiler"]:
+        found(compiler, name)
+
+
+def offered(function):
+    """The names in a function's signatures: pybind11 writes them, overloads included, in the docstring."""
+    try:
+        return [[name for name in inspect.signature(function).parameters if name != "self"]]
+    except ValueError:
+        signatures = re.findall(r"\w+\(self: [\w.]+(?:, )?(.*)\) -> ", function.__doc__)
+        return [re.findall(r"(\w+): ", signature) for signature in signatures]
+
+
+@pytest.mark.skipif(rtx is None, reason="tensorrt_rtx is not installed")
+def test_every_listed_name_of_tensorrt_is_in_the_real_one_with_these_parameters_and_simulated(project):
+    for name, expected in project("ars.engine.runners.tensorrt").API.items():
+        for root in (rtx, simulated_tensorrt):
+            thing = found(root, name)
+            if expected is not None:
+                signatures = offered(thing.__init__ if inspect.isclass(thing) else thing)
+                assert list(expected) in [one[: len(expected)] for one in signatures], (root, name, signatures)
+
+
+def test_tensorrt_is_called_by_the_names_that_are_listed(project):
+    listed = project("ars.engine.runners.tensorrt").API
+    source = (ENGINE / "runners" / "tensorrt.py").read_text()
+    used = set(re.findall(r"\btrt\.([A-Za-z_.]+)", source)) - {"ILogger", "ILogger.__init__"}
+    assert used <= set(listed)
+    attributes = {node.attr for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute)}
+    assert {name.split(".")[-1] for name in listed} <= attributes | {"log"}
+
+
+@pytest.mark.skipif(rtx is None, reason="tensorrt_rtx is not installed")
+def test_every_listed_name_that_engines_are_built_with_is_in_the_real_one():
+    from ars.export.tensorrt import API, RTX_API
+
+    for name in (*API, *RTX_API):
+        found(rtx, name)
+
+
+def test_onnxruntimes_names_are_the_real_ones_with_these_parameters():
+    for name in ("InferenceSession.run_with_iobinding", "IOBinding.bind_input", "IOBinding.bind_output"):
+        assert offered(found(onnxruntime, name)) == offered(found(simulated_onnxruntime, name))
+    for name in ("RunOptions.add_run_config_entry", "InferenceSession.get_providers", "get_available_providers"):
+        found(onnxruntime, name)
+        found(simulated_onnxruntime, name)
+    session = onnxruntime.InferenceSession
+    assert offered(session.__init__)[0][:3] == offered(simulated_onnxruntime.InferenceSession.__init__)[0][:3]
+
+
+@pytest.mark.skipif(rtx is None, reason="tensorrt_rtx is not installed")
+def test_an_engine_that_was_built_for_real_runs_from_its_onnx(files, monkeypatch):
+    from ars.export.tensorrt import BuildOptions, Flavour, build_engine
+    from ars.manifest import Profile
+
+    plan, build = build_engine(Path("model.onnx"), Flavour("tensorrt_rtx", rtx), BuildOptions(Profile(1, 64, 256)))
+    assert build.compute_capabilities == ("8.0+",)
+    Path("model.trt").write_bytes(plan)
+    with simulated_gpu.installed() as machine:
+        machine.plans[plan] = Path("model.onnx").read_bytes()
+        monkeypatch.setitem(sys.modules, "tensorrt_rtx", simulated_tensorrt)
+        monkeypatch.setitem(sys.modules, "tensorrt", None)
+        result = certify("--out", "gpu.sqlite", engine="model.trt")
+        assert result.exit_code == 0, result.output
+        assert certify().exit_code == 0
+        assert records() == records("gpu.sqlite")
+        assert read_settings(Path("gpu.sqlite"))[0]["runner"] == "tensorrt_rtx"
+        monkeypatch.undo()
