@@ -201,8 +201,8 @@ class Stream(_Owned):
 
     def __del__(self):
         # A context that has ended took its streams with it.
-        if hasattr(self, "queue") and (self.queue.work or (self.context.valid and not self._may_go())):
-            MACHINE.lost_streams += 1
+        if hasattr(self, "queue") and self.queue.generation is MACHINE.generation:
+            MACHINE.lost_streams += bool(self.queue.work or (self.context.valid and not self._may_go()))
 
     @property
     def handle(self):

@@ -58,7 +58,8 @@ class Machine:
         self.reset()
 
     def reset(self, gpus: int = 1, memory: int = 2**30, compute_capability: tuple[int, int] = (8, 6)) -> None:
-        """Start again, as a machine with so many GPUs."""
+        """Start again, as a machine with so many GPUs; what is left of the old one is forgotten."""
+        self.generation = object()
         self.gpus, self.memory_size, self.compute_capability = gpus, memory, compute_capability
         self.calls: Counter[str] = Counter()
         self.faults = Faults()
@@ -132,6 +133,7 @@ class Stream:
 
     def __init__(self, machine: Machine, gpu: int) -> None:
         self.machine, self.gpu = machine, gpu
+        self.generation = machine.generation
         self.handle = next(machine._next_stream)
         self.work: list[Callable[[], None]] = []
         self.done = 0
@@ -145,7 +147,12 @@ class Stream:
         while self.done < mark:
             step = self.work.pop(0)
             self.done += 1
-            step()
+            try:
+                step()
+            except Failure:  # what comes after it is lost
+                self.done += len(self.work)
+                self.work.clear()
+                raise
 
     def run_all(self) -> None:
         self.run_to(self.done + len(self.work))
