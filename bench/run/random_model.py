@@ -1,13 +1,11 @@
 """A model of an architecture with random weights, exported as its users would: what a draw costs is known without
 training it."""
 
-import contextlib
-import io
 from pathlib import Path
 
 import torch
 
-from ars.errors import RunError
+from ars.command_line import call
 from ars.export.cli import main as export
 from ars.noise import NoiseKind
 from ars.train.batches import Images
@@ -34,9 +32,5 @@ def export_random(arch: str, shape: tuple[int, ...], folder: Path) -> Path:
     trained = folder / f"{arch.replace(':', '-')}.pt"
     write_model_file(trained, settings, model.eval(), {"weights": "random"}, examples)
     # The weights have learned nothing, so the precisions need not agree on the top class.
-    given = [str(trained), "--precision", "fp32,int8", "--min-agreement", "0", "--quiet"]
-    with contextlib.redirect_stdout(io.StringIO()):  # the names of files that nobody will see
-        status = export(given, standalone_mode=False)
-    if status:
-        raise RunError(f"{arch} could not be exported; the reason stands above")
+    call(export, str(trained), "--precision", "fp32,int8", "--min-agreement", "0", "--quiet")
     return trained.with_suffix(".json")

@@ -1,0 +1,58 @@
+"""Inputs that PGD has perturbed before they are certified (the paper's Table 3)."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ars.bench.paper.models import Model
+from ars.data import Dataset
+from ars.data.arrays import read_npz
+from ars.data.pixels import file_sha256
+from ars.errors import DataError, MissingPackage, ModelError
+from ars.noise import family_named
+
+try:
+    import torch
+except ImportError as error:
+    raise MissingPackage("torch", "train") from error
+
+from ars.train.attacks import Attack, clean_loss, noisy_loss, pgd
+from ars.train.model_file import load_model
+
+__all__ = ["ATTACKS", "attack_inputs"]
+
+ATTACKS = ("generator", "smoothed", "classifier")
+"""What the attack knows: all of it, gradients through the generator too; the noise with its maps as given; or only the
+classifier, without noise."""
+
+DRAWS, BATCH = 8, 50
+
+
+def attack_inputs(model: Model, data: Dataset, ids: Sequence[int], how: str, path: Path) -> None:
+    """Write the inputs, perturbed within 16/255 in the maximum norm, and their labels to an .npz."""
+    if model.trained is None:
+        fix = "keep the model.pt beside it when it is exported, or say --attack none"
+        raise ModelError(model.file, "PGD needs the gradients of its model.pt", fix)
+    made_of = f"{file_sha256(model.trained)} {data.fingerprint()} {how} {list(ids)}"
+    if path.exists() and read_npz(path, DataError).get("made_of") == made_of:
+        return  # a run that goes on has the same inputs
+    settings, smoothed, _ = load_model(model.trained)
+    family = family_named(settings.family)
+    loss = {
+        "generator": noisy_loss(smoothed, family, DRAWS, through_generator=True),
+        "smoothed": noisy_loss(smoothed, family, DRAWS, through_generator=False),
+        "classifier": clean_loss(smoothed.classifier),
+    }[how]
+    attacked, labels = [], []
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        for first in range(0, len(ids), BATCH):
+            examples = [data[idx] for idx in ids[first : first + BATCH]]
+            if any(example.label is None for example in examples):
+                raise DataError(data.name, "it has no labels", "PGD needs them: give labelled data, or --attack none")
+            x = torch.from_numpy(np.stack([example.x for example in examples]))
+            y = torch.tensor([example.label for example in examples])
+            attacked.append(pgd(loss, x, y, Attack()).numpy())
+            labels.append(y.numpy())
+    np.savez(path, x=np.concatenate(attacked), y=np.concatenate(labels), made_of=np.array(made_of))
