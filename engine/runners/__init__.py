@@ -128,7 +128,7 @@ def choose_backend(path: Path, manifest: Manifest | None) -> tuple[str, str]:
     if int8 and onnxruntime.installed:
         return "onnxruntime", f"INT8 is slow there; {openvino.missing}"
     if onnxruntime.installed or not openvino.installed:
-        return "onnxruntime", "no other runs FP32 and FP16 faster on a processor"
+        return "onnxruntime", "no other runs FP32 faster on a processor"
     return "openvino", "onnxruntime is not installed"
 
 
