@@ -92,7 +92,7 @@ def _use_unsigned_after_relu(model: Any) -> None:
     pair of products exceeds 16 bits.
     """
     for quantize in model.get_ordered_ops():
-        if quantize.get_type_name() != "FakeQuantize" or quantize.input_value(0).get_node().get_type_name() != "Relu":
+        if quantize.get_type_name() != "FakeQuantize" or not _is_never_negative(quantize.input_value(0).get_node()):
             continue
         limits = [quantize.input_value(index).get_node() for index in range(1, 5)]
         users = list(quantize.output(0).get_target_inputs())
@@ -113,3 +113,10 @@ def _use_unsigned_after_relu(model: Any) -> None:
         for user in list(cast.output(0).get_target_inputs()):
             user.replace_source_output(unsigned.output(0))
     model.validate_nodes_and_infer_types()
+
+
+def _is_never_negative(node: Any) -> bool:
+    """Whether a node is a ReLU, or the largest values of one."""
+    while node.get_type_name() == "MaxPool":
+        node = node.input_value(0).get_node()
+    return bool(node.get_type_name() == "Relu")
