@@ -17,7 +17,7 @@ from ars.command_line import Group, version_option
 from ars.engine.algorithms import Plan
 from ars.engine.audit import audit as check_run
 from ars.engine.certificate import format_radius
-from ars.engine.inspection import inspect_file, list_parts
+from ars.engine.inspection import inspect_file
 from ars.engine.options import (
     FILE,
     DataOptions,
@@ -27,9 +27,12 @@ from ars.engine.options import (
     model_options,
     stopping_options,
 )
+from ars.engine.parts import list_parts, where_it_runs
+from ars.engine.places import CPU
 from ars.engine.progress import RunProgress
 from ars.engine.results import FORMATS, write_records
 from ars.engine.run import certify_run, check_unchanged, environment_of, read_examples, settings_of
+from ars.engine.selftest import run_checks
 from ars.engine.smoothed import SmoothedClassifier
 from ars.engine.store import Store, read_records, stored_batch
 from ars.engine.summary import Summary, summarize
@@ -227,7 +230,22 @@ def inspect(file: Path, as_json: bool) -> None:
 
 
 @main.command()
-def devices() -> None:
+@click.option("--engine", type=FILE, help="Say also where this model loads.")
+def devices(engine: Path | None) -> None:
     """Say what can run here, and for what cannot, why, and what to install."""
-    for part, state, what in list_parts():
-        click.echo(f"{part:<12} {state:<8} {what}")
+    for part in list_parts():
+        click.echo(f"{part.name:<12} {'ready' if part.ready else 'missing':<8} {part.what}")
+    for part in where_it_runs(engine) if engine else ():
+        click.echo(f"{part.name:<12} {'fits' if part.ready else 'refuses':<8} {part.what}")
+
+
+@main.command()
+@click.option("--device", default=CPU, show_default=True, help="cpu, or a GPU like cuda:0.")
+def selftest(device: str) -> None:
+    """Check that a device computes what it must: noise, votes, a model, a certificate."""
+    failed = 0
+    for check in run_checks(device):
+        click.echo(f"{device:<8} {check.name:<24} {'ok' if check.passed else 'FAILED':<7} {check.said}")
+        failed += not check.passed
+    if failed:
+        raise RunError(f"{device} failed {failed} checks; do not certify with it")

@@ -38,14 +38,14 @@ class CudaLane:
             self._infer = space.enter(model.ready(space.stream.handle, self._shape, self._images, self._logits))
 
     def votes(self, device: Cuda, requests: Sequence[Request]) -> NDArray[np.int64]:
-        table, rows = device.table(requests)
+        table = device.end_rows(requests)
         number, columns = len(table), self._classes + 1
+        rows = int(table[-1, 4]) if number else 0
         if max(rows, number) > self._batch:
             raise ArgumentError("requests", f"{number} for {rows} rows", f"this lane has batches of {self._batch}")
         if rows == 0:
             return np.zeros((number, columns), np.int64)
         self._host_table[:number] = table
-        np.cumsum(table[:, 4], out=self._host_table[:number, 4])  # the kernels take where a request ends
         space, where = self._space, (self._table, number, rows)
         with space.queueing():
             space.upload(self._table, self._host_table[:number])

@@ -1,12 +1,10 @@
-"""What a file is, and what this machine can run."""
+"""What a file is."""
 
 from pathlib import Path
 
 from ars.data.pixels import file_sha256
-from ars.engine.devices.host import usable_cores, usable_instructions
 from ars.engine.model_files import ModelRunner
 from ars.engine.runners import (
-    BACKENDS,
     ENGINE_SUFFIXES,
     TORCH_SUFFIXES,
     choose_backend,
@@ -16,10 +14,10 @@ from ars.engine.runners import (
 )
 from ars.engine.store import read_records, read_settings
 from ars.engine.summary import summarize
-from ars.errors import ArsError, ModelError
+from ars.errors import ModelError
 from ars.manifest import Manifest, ModelFile, Parity
 
-__all__ = ["inspect_file", "list_parts"]
+__all__ = ["inspect_file"]
 
 Facts = dict[str, object]
 
@@ -120,20 +118,3 @@ def _inspect_store(path: Path) -> Facts:
     settings, environment, _ = read_settings(path)
     summary = summarize(read_records(path))
     return {"file": str(path), "certified": summary.inputs, "draws": summary.draws, **environment, **settings}
-
-
-def list_parts() -> list[tuple[str, str, str]]:
-    """Each device and runner: its name, whether it is ready, and details or what to do."""
-    parts = []
-    try:
-        fastest, *others = usable_instructions()
-        also = f" (also here: {', '.join(others)})" if others else ""
-        parts.append(("host", "ready", f"{usable_cores()} cores, noise by {fastest}{also}"))
-    except ArsError as error:
-        parts.append(("host", "missing", str(error)))
-    for backend in BACKENDS:
-        try:
-            parts.append((backend.name, "ready", f"version {backend.runner().version}"))
-        except ArsError as error:
-            parts.append((backend.name, "missing", str(error)))
-    return parts

@@ -126,3 +126,21 @@ def resnet(path: Path, depth=8, shape=(3, 16, 16), classes=10, seed=0) -> Path:
     weights.append(("head.weight", rng.normal(0, 1, (64, classes)).astype(np.float32)))
     weights.append(("head.bias", rng.normal(0, 1, classes).astype(np.float32)))
     return save(path, nodes, [value("x", "n", *shape)], [value("logits", "n", classes)], weights)
+
+
+def selftest(path: Path) -> Path:
+    """The small network that `ars-engine selftest` runs: engine/selftest.onnx."""
+    rng = np.random.default_rng(6)
+    weights = {
+        "K": rng.normal(0, 0.3, (8, 3, 3, 3)),
+        "W": rng.normal(0, 0.2, (128, 10)),
+        "b": rng.normal(0, 0.1, 10),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "K"], ["features"], strides=[2, 2], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["features"], ["positive"]),
+        helper.make_node("Flatten", ["positive"], ["flat"]),
+        helper.make_node("Gemm", ["flat", "W", "b"], ["logits"]),
+    ]
+    named = [(name, values.astype(np.float32)) for name, values in weights.items()]
+    return save(path, nodes, [value("x", "n", 3, 8, 8)], [value("logits", "n", 10)], named)

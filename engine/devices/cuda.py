@@ -1,5 +1,6 @@
 """The CUDA device: noise and votes on a GPU, by the project's kernels (engine/native/kernels.cu)."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ from numpy.typing import NDArray
 
 from ars.engine.devices import Device
 from ars.engine.gpu import Gpu, Workspace
+from ars.engine.requests import Request
 from ars.noise import Family
 
 __all__ = ["Cuda"]
@@ -32,6 +34,12 @@ class Cuda(Device):
             self._space.upload(self._center + offset, self._staging[0])
             self._space.upload(self._scale + offset, self._staging[1])
             self._space.wait()
+
+    def end_rows(self, requests: Sequence[Request]) -> NDArray[np.int64]:
+        """The table of requests as the kernels take it: with where each ends, not with how many draws it has."""
+        table, _ = self.table(requests)
+        np.cumsum(table[:, 4], out=table[:, 4])
+        return table
 
     def fill(self, stream: Any, out: int, dtype: str, table: int, requests: int, rows: int) -> None:
         """Queue the noisy copies of so many requests, whose table is at that address, into `out`."""

@@ -13,15 +13,21 @@ from ars.engine.runners import manifest_of
 from ars.errors import ArsError, MissingPackage, ModelError, OutOfMemory, RunError
 from ars.manifest import EngineBuild, Profile
 
-__all__ = ["API", "FLAVOURS", "TensorRT", "fits", "installed_flavours"]
+__all__ = ["API", "FLAVOURS", "TensorRT", "build_plan", "fits", "installed_flavours"]
 
 FLAVOURS = ("tensorrt", "tensorrt_rtx")
 
 # Every name of TensorRT that the project runs engines with, and what it is called with.
 API = {
+    "Builder": ("logger",),
+    "Builder.build_serialized_network": ("network", "config"),
+    "Builder.create_builder_config": (),
+    "Builder.create_network": ("flags",),
+    "Builder.create_optimization_profile": (),
     "DataType.FLOAT": None,
     "DataType.HALF": None,
     "ExecutionContextAllocationStrategy.USER_MANAGED": None,
+    "IBuilderConfig.add_optimization_profile": ("profile",),
     "ICudaEngine.create_execution_context": ("strategy",),
     "ICudaEngine.get_tensor_dtype": ("name",),
     "ICudaEngine.get_tensor_mode": ("name",),
@@ -37,6 +43,12 @@ API = {
     "ILogger.ERROR": None,
     "ILogger.INTERNAL_ERROR": None,
     "ILogger.log": ("severity", "msg"),
+    "INetworkDefinition.get_input": ("index",),
+    "IOptimizationProfile.set_shape": ("input", "min", "opt", "max"),
+    "ITensor.name": None,
+    "ITensor.shape": None,
+    "OnnxParser": ("network", "logger"),
+    "OnnxParser.parse": ("model",),
     "Runtime": ("logger",),
     "Runtime.deserialize_cuda_engine": ("serialized_engine",),
     "TensorIOMode.INPUT": None,
@@ -84,6 +96,23 @@ def _make_log(trt: Any) -> Any:
             return "; ".join(self.said[-2:]) or "it does not say why"
 
     return Log()
+
+
+def build_plan(trt: Any, source: Path, batches: tuple[int, int, int]) -> bytes:
+    """An engine for this GPU with TensorRT's own choices, for a check. ars-export builds those that are kept."""
+    log = _make_log(trt)
+    builder = trt.Builder(log)
+    network = builder.create_network(0)
+    parser, config = trt.OnnxParser(network, log), builder.create_builder_config()
+    if parser.parse(source.read_bytes()):
+        image = network.get_input(0)
+        profile = builder.create_optimization_profile()
+        profile.set_shape(image.name, *((batch, *tuple(image.shape)[1:]) for batch in batches))
+        config.add_optimization_profile(profile)
+        plan = builder.build_serialized_network(network, config)
+        if plan is not None:
+            return bytes(plan)
+    raise RunError(f"{source}: TensorRT {trt.__version__} cannot build it ({log.reason()}); install TensorRT again")
 
 
 class TensorRT(GpuModel):

@@ -42,7 +42,8 @@ def _stack() -> list:
     return _threads.contexts
 
 
-def _current() -> int:
+def current_gpu() -> int:
+    """The GPU that this thread's calls go to."""
     if not _stack():
         raise Failure("logic", "no context is current in this thread")
     return _stack()[-1].gpu
@@ -131,7 +132,7 @@ class _Owned:
     """What belongs to a context. As pycuda's own, it goes only where the context is current, or can be made so."""
 
     def __init__(self):
-        _current()
+        current_gpu()
         self.context = _stack()[-1]
 
     def _may_go(self):
@@ -197,7 +198,7 @@ class Stream(_Owned):
     def __init__(self, flags=0):
         super().__init__()
         assert flags in (0, 1)
-        self.queue = Queue(MACHINE, _current())
+        self.queue = Queue(MACHINE, current_gpu())
 
     def __del__(self):
         # A context that has ended took its streams with it.
@@ -216,7 +217,7 @@ class Stream(_Owned):
 class Event:
     @_calls("cuEventCreate")
     def __init__(self, flags=0):
-        _current()
+        current_gpu()
         self._mark = None
 
     @_calls("cuEventRecord")
@@ -247,7 +248,7 @@ class Function:
 
     @_calls("cuLaunchKernel")
     def prepared_async_call(self, grid, block, stream, *arguments):
-        gpu = _current()
+        gpu = current_gpu()
         assert isinstance(block, tuple)
         if not (0 < grid[0] < 2**31 and 0 < grid[1] <= 65535 and 0 < block[0] <= 1024):
             raise Failure("launch", f"a grid of {grid} with blocks of {block} cannot be launched")
@@ -289,18 +290,18 @@ def init(flags=0):
 @_calls("cuMemAlloc")
 def mem_alloc(size):
     assert size > 0
-    return DeviceAllocation(MACHINE.take(_current(), size))
+    return DeviceAllocation(MACHINE.take(current_gpu(), size))
 
 
 @_calls("cuMemHostAlloc")
 def pagelocked_empty(shape, dtype, order="C", mem_flags=0):
-    _current()
+    current_gpu()
     return np.asarray(PagelockedHostAllocation(shape, dtype))
 
 
 @_calls("cuMemcpyHtoDAsync")
 def memcpy_htod_async(dest, src, stream=None):
-    gpu, pinned = _current(), _is_pinned(src)
+    gpu, pinned = current_gpu(), _is_pinned(src)
     assert src.flags.c_contiguous
     MACHINE.at(gpu, dest, src.nbytes)
     source = src if pinned else src.copy()
@@ -315,7 +316,7 @@ def memcpy_htod_async(dest, src, stream=None):
 
 @_calls("cuMemcpyDtoHAsync")
 def memcpy_dtoh_async(dest, src, stream=None):
-    gpu, pinned = _current(), _is_pinned(dest)
+    gpu, pinned = current_gpu(), _is_pinned(dest)
     assert dest.flags.c_contiguous
     MACHINE.at(gpu, src, dest.nbytes)
 
@@ -329,19 +330,19 @@ def memcpy_dtoh_async(dest, src, stream=None):
 
 @_calls("cuMemsetD32Async")
 def memset_d32_async(dest, data, count, stream=None):
-    gpu = _current()
+    gpu = current_gpu()
     MACHINE.at(gpu, dest, 4 * count)
     stream.queue.add(lambda: MACHINE.at(gpu, dest, 4 * count)[: 4 * count].view(np.uint32).fill(data))
 
 
 @_calls("cuMemGetInfo")
 def mem_get_info():
-    return MACHINE.memory_size - MACHINE.used(_current()), MACHINE.memory_size
+    return MACHINE.memory_size - MACHINE.used(current_gpu()), MACHINE.memory_size
 
 
 @_calls("cuModuleLoadDataEx")
 def module_from_buffer(buffer):
-    _current()
+    current_gpu()
     fatbin = buffer[:4] == b"\x50\xed\x55\xba"
     if not (fatbin or buffer == b"compiled kernels") or (fatbin and MACHINE.refuses_fatbin):
         raise Failure("logic", "no kernel image is available for execution on the device")

@@ -71,9 +71,9 @@ class Runtime:
 
     def deserialize_cuda_engine(self, serialized_engine):
         def load():
-            from simulated_gpu.driver import _current
+            from simulated_gpu.driver import current_gpu
 
-            gpu, plan = _current(), bytes(serialized_engine)
+            gpu, plan = current_gpu(), bytes(serialized_engine)
             if plan in MACHINE.plans:
                 return ICudaEngine(self._logger, gpu, MACHINE.plans[plan], (1, 64, 256))
             if not plan.startswith(MAGIC):
@@ -161,3 +161,59 @@ class IExecutionContext:
             return True
 
         return bool(_attempt(self.engine._logger, "execute_async_v3", queue))
+
+
+class ITensor:
+    def __init__(self, port):
+        self.name = port.name
+        self.shape = tuple(side if isinstance(side, int) else -1 for side in port.shape)
+
+    name = shape = None
+
+
+class INetworkDefinition:
+    def __init__(self):
+        self.onnx = b""
+
+    def get_input(self, index):
+        return ITensor(session_of(self.onnx).get_inputs()[index])
+
+
+class OnnxParser:
+    def __init__(self, network, logger):
+        self._network = network
+
+    def parse(self, model):
+        self._network.onnx = bytes(model)
+        return True
+
+
+class IOptimizationProfile:
+    def set_shape(self, input, min, opt, max):
+        self.batches = min[0], opt[0], max[0]
+
+
+class IBuilderConfig:
+    def add_optimization_profile(self, profile):
+        self.batches = profile.batches
+        return 0
+
+
+class Builder:
+    def __init__(self, logger):
+        self._logger = logger
+
+    def create_network(self, flags=0):
+        return INetworkDefinition()
+
+    def create_builder_config(self):
+        return IBuilderConfig()
+
+    def create_optimization_profile(self):
+        return IOptimizationProfile()
+
+    def build_serialized_network(self, network, config):
+        def build():
+            return make_plan(network.onnx, config.batches, compute_capability=MACHINE.compute_capability)
+
+        return _attempt(self._logger, "build_serialized_network", build)

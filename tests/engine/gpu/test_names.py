@@ -15,6 +15,7 @@ from simulated_gpu import compiler, driver
 from simulated_gpu import onnxruntime as simulated_onnxruntime
 from simulated_gpu import tensorrt as simulated_tensorrt
 
+from ars.engine.selftest import MODEL
 from ars.engine.store import read_settings
 
 try:
@@ -107,6 +108,12 @@ def test_onnxruntimes_names_are_the_real_ones_with_these_parameters():
         found(simulated_onnxruntime, name)
     session = onnxruntime.InferenceSession
     assert offered(session.__init__)[0][:3] == offered(simulated_onnxruntime.InferenceSession.__init__)[0][:3]
+
+
+@pytest.mark.skipif(rtx is None, reason="tensorrt_rtx is not installed")
+def test_the_real_one_builds_the_network_of_the_selftest(project):
+    plan = project("ars.engine.runners.tensorrt").build_plan(rtx, MODEL, (1, 64, 64))
+    assert len(plan) > MODEL.stat().st_size
 
 
 @pytest.mark.skipif(rtx is None, reason="tensorrt_rtx is not installed")

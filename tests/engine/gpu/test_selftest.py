@@ -1,0 +1,117 @@
+"""`ars-engine devices` and `ars-engine selftest`, on the processor and on the simulated GPU."""
+
+from pathlib import Path
+
+import models
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from simulated_gpu import kernels
+from simulated_gpu.machine import Faults
+from simulated_gpu.tensorrt import make_plan
+
+from ars.engine import selftest
+from ars.engine.cli import main
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, list(arguments))
+
+
+def test_the_network_is_what_its_maker_makes(tmp_path):
+    assert models.selftest(tmp_path / "made.onnx").read_bytes() == selftest.MODEL.read_bytes()
+
+
+def test_the_processor_passes():
+    result = run("selftest")
+    assert result.exit_code == 0, result.output
+    assert [line.split()[:2] for line in result.stdout.splitlines()] == [
+        ["cpu", "noise"],
+        ["cpu", "votes"],
+        ["cpu", "onnxruntime"],
+        ["cpu", "certificate,"],
+    ]
+    assert result.stdout.count(" ok ") == 4
+
+
+def test_the_simulated_gpu_passes(machine):
+    result = run("selftest", "--device", "cuda:0")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.count(" ok ") == 6
+    assert "values of each family, in float32 and float16, are the host's to the bit" in result.stdout
+    assert "certificate, tensorrt" in result.stdout
+    assert "0 of 6,000 draws vote otherwise" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("kernel", "check"),
+    [("fill_noisy_float16", "noise"), ("fill_noisy_float32", "noise"), ("count_votes_float16", "votes")],
+)
+def test_a_kernel_that_computes_something_else_fails(machine, monkeypatch, kernel, check):
+    launch = kernels.launch
+
+    def slightly_wrong(name, grid, block, form, *arguments):
+        if name == kernel:
+            arguments = (*arguments[:-1], arguments[-1] ^ 1) if "fill" in name else (*arguments[:4], 1, arguments[5])
+        launch(name, grid, block, form, *arguments)
+
+    monkeypatch.setattr(kernels, "launch", slightly_wrong)
+    result = run("selftest", "--device", "cuda:0")
+    assert result.exit_code == 1
+    assert f"cuda:0   {check:<24} FAILED" in result.stdout
+    assert "Error: cuda:0 failed" in result.stderr
+
+
+def test_a_gpu_that_fails_a_check_is_one_line_and_the_others_go_on(machine):
+    machine.faults = Faults(at=1, only=lambda name: name == "deserialize_cuda_engine")
+    result = run("selftest", "--device", "cuda:0")
+    assert result.exit_code == 1
+    assert "Error: cuda:0 failed 1 checks; do not certify with it" in result.stderr
+    assert result.stdout.count(" ok ") == 5
+    assert "this is a test" in result.stdout
+
+
+def test_what_cannot_be_checked_is_refused(machine):
+    assert "check one at a time" in run("selftest", "--device", "cuda:0,cuda:1").stderr
+    assert "it is cpu, cuda:0, or several" in run("selftest", "--device", "gpu").stderr
+    assert run("selftest", "--device", "cuda:3").exit_code == 2
+
+
+def test_devices_lists_each_gpu_and_where_an_engine_fits(files, machine):
+    machine.reset(gpus=2)
+    Path("model.trt").write_bytes(make_plan(Path("model.onnx").read_bytes()))
+    lines = run("devices", "--engine", "model.trt").stdout.splitlines()
+    gpu = "Simulated GPU, compute 8.6, 1.0 GiB, driver for CUDA 13.0"
+    assert lines[1:3] == [f"cuda:0       ready    {gpu}", f"cuda:1       ready    {gpu}"]
+    assert "tensorrt     ready    version 10.99.0" in lines
+    fits = "fits     tensorrt 10.99.0 runs model.trt, batches of 1 to 256"
+    assert lines[-2:] == [f"cuda:0       {fits}", f"cuda:1       {fits}"]
+    Path("other.trt").write_bytes(make_plan(Path("model.onnx").read_bytes(), compute_capability=(9, 0)))
+    last = run("devices", "--engine", "other.trt").stdout.splitlines()[-1]
+    assert last.startswith("cuda:1       refuses  other.trt: cuda:1 has compute 8.6, where it does not load")
+    assert run("devices", "--engine", "model.onnx").stdout.splitlines()[-1].startswith("cuda:1       fits     onnxr")
+
+
+def test_devices_without_a_gpu_says_what_to_do(files, machine):
+    machine.reset(gpus=0)
+    assert "cuda         missing  CUDA does not work" in run("devices").stdout
+
+
+def test_devices_without_pycuda_says_what_to_install(files):
+    result = run("devices", "--engine", "model.onnx")
+    assert "cuda         missing  pycuda is not installed; run `pip install 'ars[gpu]'`" in result.stdout
+    assert result.stdout.splitlines()[-1].startswith("cpu          fits     onnxruntime")
+    Path("model.trt").write_bytes(b"engine")
+    last = run("devices", "--engine", "model.trt").stdout.splitlines()[-1]
+    assert last == "cuda:0       refuses  pycuda is not installed; run `pip install 'ars[gpu]'`"
+
+
+def test_the_noise_that_is_known_is_noise_stream_1():
+    import reference
+
+    known = selftest._known_noise()
+    request = selftest._REQUESTS[1]
+    center, scale = (values[request.slot] for values in selftest._slots())
+    for family, values in known.items():
+        row = reference.stream_row(family, 2**63 + 11, request.input_id, request.phase, request.first_draw + 2, 1023)
+        np.testing.assert_allclose((values[7] - center) / scale, row, atol=1e-5)
