@@ -14,6 +14,7 @@ from rich.table import Table
 from ars.bench.paper.command import paper
 from ars.bench.report.command import report
 from ars.bench.run.command import run
+from ars.bench.stopping_command import stopping
 from ars.bench.timing import Ratio, Timings
 from ars.command_line import Group, version_option
 
@@ -26,6 +27,7 @@ def main() -> None:
 
 main.add_command(run)
 main.add_command(paper)
+main.add_command(stopping)
 main.add_command(report)
 
 

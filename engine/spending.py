@@ -10,9 +10,9 @@ Bonferroni in the place of their exact sums). It is spent in two ways:
   for the others in proportion to their draws, because late looks are where draws are saved.
 - *By count.* "At most c were seen in the first m draws" can only become false as m grows. So for a fixed c the
   Clopper-Pearson bound with c in the place of the count holds at all m together (inverse sampling; Haldane, "On a
-  method of estimating frequencies", Biometrika 33, 1945). Half of alpha is for the last look again, 0.3 for c = 0 and
-  the rest for c = 1, 2, 4, ..., 128. So an input that never misses has a rate below r after log(1 / 0.3 alpha) / r
-  draws, wherever the looks are.
+  method of estimating frequencies", Biometrika 33, 1945). 0.7 of alpha is for the last look, because there one more
+  miss may decide; 0.2 for c = 0, and the rest for c = 1, 2, 4, ..., 128. So an input that never misses has a rate below
+  r after log(1 / 0.2 alpha) / r draws, wherever the looks are.
 
 Each way has all of alpha. The first judges rates above RARE / n, the second those below: the true rate is on one side,
 and only the bound of that side can be wrong. The second is asked only after the first has excluded its whole side.
@@ -34,10 +34,11 @@ RATIO = 1.1
 FIRST_LOOK = 200
 MOST_SPREAD = 500
 """The first look is not before n / 500 draws: each part of alpha stays in the range of the bounds."""
-RESERVE = 0.5
-"""The part of alpha for the last look."""
 RARE = 200
-BY_COUNT = ((0, 0.3), *((2**power, 0.2 / 8) for power in range(8)))
+RESERVE_BY_DRAWS, RESERVE_BY_COUNT = 0.5, 0.7
+"""The parts of alpha for the last look."""
+BY_COUNT = ((0, 0.2), *((2**power, 0.1 / 8) for power in range(8)))
+"""The other parts, by count."""
 
 
 class Look(NamedTuple):
@@ -69,7 +70,7 @@ def _parts(n: int) -> dict[int, float]:
     *early, last = look_draws(n)
     if not early:
         return {last: 1.0}
-    return {draws: (1 - RESERVE) * draws / sum(early) for draws in early} | {last: RESERVE}
+    return {draws: (1 - RESERVE_BY_DRAWS) * draws / sum(early) for draws in early} | {last: RESERVE_BY_DRAWS}
 
 
 def bounds_at(looks: Sequence[Look], n: int, alpha: float, *, two_sided: bool, others: int) -> tuple[float, float]:
@@ -102,4 +103,5 @@ def _bounds_by(count: int, draws: int, n: int, alpha: float) -> tuple[float, flo
     if draws == n and len(parts) == 1:
         return by_draws, by_draws
     by_count = [upper_confidence_bound(most, draws, alpha * part) for most, part in BY_COUNT if count <= most <= draws]
-    return by_draws, min([by_draws if draws == n else 1.0, *by_count])
+    last = upper_confidence_bound(count, n, alpha * RESERVE_BY_COUNT) if draws == n else 1.0
+    return by_draws, min([last, *by_count])
