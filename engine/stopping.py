@@ -25,7 +25,7 @@ __all__ = ["RADII", "Adaptive", "Fixed", "Grid", "Question", "StoppingRule", "To
 RADII = tuple(i * 0.25 for i in range(15))
 """The field's grid."""
 
-HOPE = 0.08
+HOPE = 0.04
 
 
 class StoppingRule(Protocol):
