@@ -189,7 +189,7 @@ def test_radii_are_printed_with_their_digits():
 
 
 def test_the_public_names_are_what_they_say():
-    public = """ABSTAIN FAMILIES ArsError Certificate Family NoiseKind Plan Scope SmoothedClassifier __version__
-    certificate family_named load prediction"""
+    public = """ABSTAIN FAMILIES ArsError Certificate Family Grid NoiseKind Plan Scope
+    SmoothedClassifier Tolerance __version__ certificate family_named load prediction"""
     assert ars.__all__ == public.split()
     assert all(hasattr(ars, name) for name in ars.__all__)
