@@ -14,6 +14,7 @@ from ars.bench.timing import interleave
 from ars.data import ImageSize, open_data, select
 from ars.engine.algorithms import Plan
 from ars.engine.runners import BACKENDS, load_runner
+from ars.engine.stopping import Grid
 from ars.errors import RunError, UnknownName
 from ars.manifest import PRECISIONS
 
@@ -61,7 +62,8 @@ def measure(
     network = wanted.files_of(open_network(engine, folder))
     left_out: list[str] = []
     with ExitStack() as stack:
-        work = Work(_inputs(network, data, inputs), plan, None, sigma, batch, threads)
+        adaptive = None if data is None else replace(plan, question=Grid())
+        work = Work(_inputs(network, data, inputs), plan, adaptive, sigma, batch, threads)
         backends = wanted.backend_names
         candidates = [
             *loop_candidates(network, work, backends, left_out.append),

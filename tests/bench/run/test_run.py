@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import models
+import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
@@ -114,3 +115,15 @@ def test_a_bad_output_path_fails_before_anything_is_measured(tmp_path, monkeypat
     refused(run("--engine", "no.onnx", "--export-csv", "no/b.csv"), "no/b.csv: it cannot be written")
     refused(run("--engine", "no.onnx", "--export-csv", "b.csv"), "no.onnx")
     assert not list(tmp_path.iterdir()), "a benchmark that failed leaves no file"
+
+
+def test_adaptive_stopping_is_measured_on_real_inputs(network, tmp_path):
+    np.savez(tmp_path / "data.npz", x=np.random.default_rng(0).random((5, 1, 28, 28), dtype=np.float32))
+    given = ["--data", tmp_path / "data.npz", "--inputs", 3, "--backend", "onnxruntime", "--precision", "fp32"]
+    result = run("--engine", network, *given, "--n", 5000, "--export-json", tmp_path / "b.json")
+    assert result.exit_code == 0, result.output
+    fixed, adaptive = json.loads((tmp_path / "b.json").read_text())["measurements"]
+    assert (fixed["stopping"], adaptive["stopping"]) == ("fixed", "adaptive")
+    assert (adaptive["inputs"], adaptive["extrapolated"]) == (3, False)
+    assert adaptive["draws_per_sample"] == adaptive["draws"] / 3 < 5100 == fixed["draws_per_sample"]
+    assert "ars onnxruntime fp32 adaptive" in result.stdout
