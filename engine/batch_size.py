@@ -12,6 +12,8 @@ from ars.engine.requests import Phase, Request
 __all__ = ["best_batch"]
 
 SIZES = (1, 4, 16, 32, 64, 128, 256, 512, 1024)
+ENOUGH = 64
+"""Up to here every size is tried: one that seems to be worse may only have met other work on the machine."""
 _SECONDS_A_SIZE = 0.2
 _LARGEST_BATCH_BYTES = 2**26
 
@@ -27,8 +29,9 @@ def best_batch(make_lanes: Callable[[int], Lanes], device: Device, shape: tuple[
             rates[size] = _draws_a_second(lanes, device)
         finally:
             lanes.close()
-        if rates[size] < 0.9 * max(rates.values()) or 2 * size / rates[size] > 1:
-            break  # it gets worse, or the next size would take a second a batch
+        worse = size >= ENOUGH and rates[size] < 0.9 * max(rates.values())
+        if worse or 2 * size / rates[size] > 1:  # or the next size would take a second a batch
+            break
     best = next(size for size, rate in rates.items() if rate >= 0.97 * max(rates.values()))
     return best, rates[best]
 

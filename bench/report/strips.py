@@ -1,5 +1,6 @@
 """The paper's Figure 2 for chosen inputs: the image, its noise maps, and noisy copies beside isotropic ones.
 
+A store says where its data and its noise came from; where they are elsewhere by now, they are given.
 The copies are draws that were counted: the noise is made again from the run's seed. A strip is shown only for inputs,
 and with noise files, whose hashes are those of the run.
 """
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ars.bench.report.runs import Run
-from ars.data import Dataset
+from ars.data import Dataset, ImageSize, open_data
 from ars.data.pixels import file_sha256
 from ars.engine.devices.host import Host
 from ars.engine.noise_maps import Generated, Isotropic, Maps, NoiseMaps
@@ -21,9 +22,10 @@ from ars.engine.run import content_sha256
 from ars.engine.runners import load_generator
 from ars.engine.store import Record
 from ars.errors import ArsError
+from ars.manifest import Manifest, manifest_beside
 from ars.noise import NoiseKind, family_named
 
-__all__ = ["COPIES", "Strip", "Strips", "choose_inputs", "make_strips"]
+__all__ = ["COPIES", "Strip", "Strips", "choose_inputs", "make_strips", "recorded_data", "recorded_noise"]
 
 COPIES = 3
 
@@ -50,6 +52,37 @@ class Strips:
     missing: str | None = None
 
 
+def recorded_data(run: Run) -> Dataset | None:
+    """The data of a run, from where the store says that it came from, if it is still there."""
+    origin, spec = run.environment, run.environment.get("data_source")
+    manifest, classes = _manifest(run), origin.get("classes_file")
+    channels = manifest.shape[0] if manifest and len(manifest.shape) == 3 and manifest.shape[0] in (1, 3) else None
+    resize, crop = (None if origin.get(name) is None else int(str(origin[name])) for name in ("resize", "crop"))
+    try:
+        size = ImageSize(resize, crop, channels)
+        return None if spec is None else open_data(str(spec), size, None if classes is None else Path(str(classes)))
+    except (ArsError, OSError):
+        return None
+
+
+def recorded_noise(run: Run) -> Path | None:
+    """The file of a run's noise maps, from where the store says that it came from, if it is still there."""
+    given, manifest = run.environment.get("noise_file"), _manifest(run)
+    path = None if given is None else Path(str(given))
+    if path is None and manifest is not None:
+        name = next((file.path for file in manifest.files if file.role == "noise"), None)
+        path = None if name is None else Path(str(run.environment["engine_file"])).with_name(name)
+    return path if path is not None and path.is_file() else None
+
+
+def _manifest(run: Run) -> Manifest | None:
+    engine = run.environment.get("engine_file")
+    try:
+        return None if engine is None else manifest_beside(Path(str(engine)))
+    except (ArsError, OSError):
+        return None
+
+
 def choose_inputs(runs: Sequence[Run]) -> list[int]:
     """Inputs worth looking at: of those that the first run with maps has right, the largest and the middle radius; and
     one that it has not."""
@@ -69,12 +102,16 @@ def make_strips(run: Run, inputs: Sequence[int], data: Sequence[Dataset], noise_
     source = next((source for source in data if source.fingerprint() == run.settings["data"]), None)
     if source is None:
         name = run.environment.get("data_name", "the data")
-        return Strips((), f"The store keeps certificates, not images: give --data with {name} to see its inputs here.")
+        return Strips(
+            (), f"The store keeps certificates, not images: say with --data where {name} is now to see its inputs here."
+        )
     try:
         certified = [(records[idx], source[idx].x) for idx in inputs if idx in records]
         noise = _noise_of(run, noise_files, certified[0][1].ndim) if certified else None
         if certified and noise is None:
-            return Strips((), "The noise maps come from a file of their own: give it with --noise to see them here.")
+            return Strips(
+                (), "The noise maps come from a file of their own: say with --noise where it is now to see them here."
+            )
         return Strips(tuple(_strip(run, record, x, noise) for record, x in certified if noise))
     except (ArsError, IndexError) as error:
         return Strips((), f"The inputs cannot be shown: {error}.")

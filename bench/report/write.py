@@ -6,7 +6,7 @@ from typing import TextIO
 
 from ars.bench.report.page import render_page
 from ars.bench.report.runs import Run, read_runs
-from ars.bench.report.strips import Strips, choose_inputs, make_strips
+from ars.bench.report.strips import Strips, choose_inputs, make_strips, recorded_data, recorded_noise
 from ars.bench.run.result import read_result
 from ars.data import Dataset, open_data, select
 from ars.data.pixels import file_sha256
@@ -50,11 +50,13 @@ def strips_of(
             raise ModelError(path, "no run was made with it as it is now", "give the file that the run was made with")
     strips = []
     for run in runs:
+        data = [source for source in (*sources, recorded_data(run)) if source is not None]
+        noise = [path for path in (*noise_files, recorded_noise(run)) if path is not None]
         if only is None:
             chosen = choose_inputs([other for other in runs if other.settings["data"] == run.settings["data"]])
         else:
             chosen = select(2**32, only=only)
-        strips.append(make_strips(run, chosen, sources, noise_files))
+        strips.append(make_strips(run, chosen, data, noise))
     if only is not None and not any(of_run.strips or of_run.missing for of_run in strips):
         raise ArgumentError("only", only, "none of them is certified in these runs")
     return strips

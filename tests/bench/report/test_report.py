@@ -103,11 +103,15 @@ def test_the_copies_are_the_draws_that_were_counted(runs, run_folder):
     assert np.allclose((shown[0].strips[0].copies - x) / 0.25, noise, atol=1e-3), "the same input and seed"
 
 
+def test_data_and_noise_are_found_where_the_store_says(runs):
+    assert [len(shown.strips) for shown in strips_of(read_runs(runs), [], [], None)] == [3, 3]
+
+
 def test_without_the_data_the_page_says_what_to_give(runs, run_folder):
-    stores = read_runs(runs)
-    missing = [shown.missing for shown in strips_of(stores, [], [], None)]
-    assert all("--data" in words for words in missing)
-    shown = strips_of(stores, [open_data(str(run_folder / "data.npz"))], [], None)
+    moved = [replace(run, environment={"data_name": "data.npz", "data_source": "no.npz"}) for run in read_runs(runs)]
+    missing = [shown.missing for shown in strips_of(moved, [], [], None)]
+    assert all("say with --data where data.npz is" in words for words in missing)
+    shown = strips_of(moved, [open_data(str(run_folder / "data.npz"))], [], None)
     assert shown[0].missing is None
     assert "--noise" in shown[1].missing
 
