@@ -38,7 +38,7 @@ _REQUESTS = [
 _ROWS = sum(request.draws for request in _REQUESTS)
 # What noise stream 1 gives for them, family after family.
 _NOISE_SHA256 = "706c5c809f6f148286a0baf7232e83bb7ad84a43b23a76c52124bd929b0ecd51"
-# A GPU may round the sums of a network otherwise than a processor, and TF32 keeps 10 bits of a factor.
+# A GPU may round the sums of a network otherwise than a processor, and TensorRT, left alone, factors to 10 bits (TF32).
 _LOGIT_TOLERANCE, _SHARE_OF_VOTES = 0.01, 0.01
 
 

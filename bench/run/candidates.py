@@ -13,16 +13,17 @@ from numpy.typing import NDArray
 
 from ars.bench.run.network import Network, NetworkFile
 from ars.engine.algorithms import Plan
-from ars.engine.runners import BACKENDS, Backend
+from ars.engine.places import CPU
+from ars.engine.runners import BACKENDS, ENGINE_SUFFIXES, backend_named
 from ars.engine.smoothed import SmoothedClassifier, load
 from ars.errors import ArsError, RunError
 
 if TYPE_CHECKING:
     from ars.train.smoothing import SmoothedModel
 
-__all__ = ["COMPILED", "LOOP", "Candidate", "Work", "engine_candidates", "loop_candidates"]
+__all__ = ["COMPILED", "LOOP", "TENSORRT", "Candidate", "Work", "engine_candidates", "loop_candidates"]
 
-LOOP, COMPILED = "loop", "compiled"
+LOOP, COMPILED, TENSORRT = "loop", "compiled", "tensorrt"
 
 Array = NDArray[np.float32]
 
@@ -38,6 +39,8 @@ class Work:
     sigma: float | None
     batch: int | None
     threads: int
+    device: str = CPU
+    """Where it runs: cpu, or GPUs as --device names them."""
 
     @property
     def draws_per_sample(self) -> int:
@@ -88,33 +91,41 @@ def engine_candidates(
 ) -> Iterator[Candidate]:
     """The engine on each file of the model with each runner that reads it; with adaptive stopping too, where asked."""
     for file in network.files:
-        for backend in BACKENDS:
-            if not backend.reads(file.path) or backend.name not in backends:
+        for backend in _runners_of(file, work.device):
+            if backend not in backends:
                 continue
-            name = f"ars {backend.name} {file.precision}"
+            name = f"ars {backend} {file.precision}"
             try:
-                if not backend.installed:
-                    raise backend.missing
                 classifier = stack.enter_context(_load(file, backend, network, work))
-                yield _fixed(name, classifier, file, backend.name, work)
+                yield _fixed(name, classifier, file, backend, work)
                 if work.adaptive is not None:
-                    yield _adaptive(f"{name} adaptive", classifier, file, backend.name, work, work.adaptive)
+                    yield _adaptive(f"{name} adaptive", classifier, file, backend, work, work.adaptive)
             except ArsError as error:
                 leave_out(f"{name} is left out: {error}")
 
 
-def _load(file: NetworkFile, backend: Backend, network: Network, work: Work) -> SmoothedClassifier:
+def _runners_of(file: NetworkFile, device: str) -> list[str]:
+    """The runners that read a file there."""
+    if device == CPU:
+        return [backend.name for backend in BACKENDS if backend.reads(file.path)]
+    return [TENSORRT if file.path.suffix in ENGINE_SUFFIXES else "onnxruntime"]
+
+
+def _load(file: NetworkFile, backend: str, network: Network, work: Work) -> SmoothedClassifier:
+    if work.device == CPU and not backend_named(backend).installed:
+        raise backend_named(backend).missing
     sigma = work.sigma if network.noise is None else None
-    return load(file.path, sigma=sigma, backend=backend.name, batch=work.batch, threads=work.threads)
+    threads = work.threads if work.device == CPU else None
+    return load(file.path, sigma=sigma, backend=backend, batch=work.batch, threads=threads, device=work.device)
 
 
 def _fixed(name: str, classifier: SmoothedClassifier, file: NetworkFile, backend: str, work: Work) -> Candidate:
     x, plan, sample = work.inputs[0], work.plan, work.draws_per_sample
     classifier.prepare(x.shape)
     batch = classifier.batch or 1
-    few = 4 * batch * work.threads
+    few = 4 * batch * classifier.threads
     rate = classifier.measured_rate or few / _seconds(lambda: classifier.predict(x, n=few), 2)
-    draws = _turn_draws(rate, sample, batch * work.threads)
+    draws = _turn_draws(rate, sample, batch * classifier.threads)
 
     def whole() -> object:
         return classifier.certify(x, n0=plan.n0, n=plan.n, alpha=plan.alpha)
@@ -216,7 +227,8 @@ def _prepare_loop(
 
     from ars.bench.pytorch_path import sample_votes
 
-    x = torch.from_numpy(work.inputs[0])
+    x = torch.from_numpy(work.inputs[0]).to(work.device.partition(",")[0])  # the field's loop has one GPU
+    model = model.to(x.device)
     classifier = torch.compile(model.classifier, dynamic=False) if compiled else model.classifier
 
     def maps() -> tuple[torch.Tensor, torch.Tensor]:

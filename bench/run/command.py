@@ -12,7 +12,7 @@ from ars.engine.algorithms import Plan
 from ars.engine.runners import BACKENDS
 
 PATH = click.Path(path_type=Path)
-NAMES = ("loop", "compiled", *(backend.name for backend in BACKENDS))
+NAMES = ("loop", "compiled", *(backend.name for backend in BACKENDS), "tensorrt")
 
 
 @click.command(cls=Command)
@@ -27,6 +27,7 @@ NAMES = ("loop", "compiled", *(backend.name for backend in BACKENDS))
 @click.option("--sigma", type=float, default=0.25, show_default=True, help="Noise of a model without a manifest.")
 @click.option("--batch", type=click.IntRange(1), help="Draws in a batch. Default: the fastest for each, measured.")
 @click.option("--threads", type=click.IntRange(1), help="Cores to use. Default: all.")
+@click.option("--device", default="cpu", show_default=True, help="Where: cpu, cuda:0, or several: cuda:0,cuda:1.")
 @click.option("--export-json", type=PATH, help="All raw times, what follows from them, and the machine.")
 @click.option("--export-csv", type=PATH)
 @click.option("--export-markdown", type=PATH)
@@ -43,6 +44,7 @@ def run(
     sigma: float,
     batch: int | None,
     threads: int | None,
+    device: str,
     **exports: Path | None,
 ) -> None:
     """Time a model's certification against the field's PyTorch loop: seconds per sample and draws a second.
@@ -74,6 +76,7 @@ def run(
             sigma=sigma,
             batch=batch,
             threads=threads or usable_cores(),
+            device=device,
         )
         show(result)
         for form, file in files.items():

@@ -6,14 +6,15 @@ from pathlib import Path
 
 import numpy as np
 
-from ars.bench.run.candidates import COMPILED, LOOP, Candidate, Work, engine_candidates, loop_candidates
+from ars.bench.run.candidates import COMPILED, LOOP, TENSORRT, Candidate, Work, engine_candidates, loop_candidates
 from ars.bench.run.environment import describe_machine
 from ars.bench.run.network import Network, open_network
 from ars.bench.run.result import BenchResult, Measurement
 from ars.bench.timing import interleave
 from ars.data import ImageSize, open_data, select
 from ars.engine.algorithms import Plan
-from ars.engine.runners import BACKENDS, load_runner
+from ars.engine.places import devices_named, open_places
+from ars.engine.runners import BACKENDS
 from ars.engine.stopping import Grid
 from ars.errors import RunError, UnknownName
 from ars.manifest import PRECISIONS
@@ -29,7 +30,7 @@ class Wanted:
     precisions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        known = [LOOP, COMPILED, *(backend.name for backend in BACKENDS)]
+        known = [LOOP, COMPILED, TENSORRT, *(backend.name for backend in BACKENDS)]
         for what, given, names in (("backend", self.backends, known), ("precision", self.precisions, PRECISIONS)):
             for name in given:
                 if name not in names:
@@ -38,7 +39,7 @@ class Wanted:
     @property
     def backend_names(self) -> set[str]:
         """By default all but PyTorch inside the engine, which is there to check other runners."""
-        return set(self.backends) or {LOOP, COMPILED, *(backend.name for backend in BACKENDS)} - {"torch"}
+        return set(self.backends) or {LOOP, COMPILED, TENSORRT, *(backend.name for backend in BACKENDS)} - {"torch"}
 
     def files_of(self, network: Network) -> Network:
         chosen = tuple(file for file in network.files if not self.precisions or file.precision in self.precisions)
@@ -57,13 +58,14 @@ def measure(
     sigma: float,
     batch: int | None,
     threads: int,
+    device: str,
 ) -> BenchResult:
     """The times of all candidates. `folder` is for files that are made on the way."""
     network = wanted.files_of(open_network(engine, folder))
     left_out: list[str] = []
     with ExitStack() as stack:
         adaptive = None if data is None else replace(plan, question=Grid())
-        work = Work(_inputs(network, data, inputs), plan, adaptive, sigma, batch, threads)
+        work = Work(_inputs(network, data, inputs), plan, adaptive, sigma, batch, threads, device)
         backends = wanted.backend_names
         candidates = [
             *loop_candidates(network, work, backends, left_out.append),
@@ -73,8 +75,9 @@ def measure(
             reasons = f" ({'; '.join(left_out)})" if left_out else ""
             raise RunError(f"nothing of {engine} can be measured here{reasons}")
         timings = interleave({candidate.name: candidate.turn for candidate in candidates}, rounds)
+    machine = describe_machine() | {"device": device}
     measurements = tuple(_measured(one, timings.seconds[one.name], work) for one in candidates)
-    return BenchResult(network.name, plan.n0, plan.n, rounds, measurements, tuple(left_out), describe_machine())
+    return BenchResult(network.name, plan.n0, plan.n, rounds, measurements, tuple(left_out), machine)
 
 
 def _inputs(network: Network, data: str | None, number: int) -> tuple[np.typing.NDArray[np.float32], ...]:
@@ -82,7 +85,9 @@ def _inputs(network: Network, data: str | None, number: int) -> tuple[np.typing.
     path = network.files[0].path if network.files else network.trained
     if path is None:
         raise RunError(f"{network.name} has no file of this precision; choose another --precision, or export it")
-    shape = load_runner(path).shape
+    (place,) = open_places(devices_named(None, path), path, "auto", None)
+    shape = place.model.shape
+    place.close()
     if data is None:
         return (np.random.default_rng(0).random(tuple(side or 1 for side in shape), dtype=np.float32),)
     channels = shape[0] if len(shape) == 3 and shape[0] in (1, 3) else None

@@ -45,7 +45,8 @@ class OnnxRuntimeGpu(GpuModel):
         number = self._gpu.number
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
-        cuda = {"device_id": str(number), "user_compute_stream": str(stream)}
+        # TF32, on by default, would round the factors of fp32 to 10 bits.
+        cuda = {"device_id": str(number), "user_compute_stream": str(stream), "use_tf32": "0"}
         try:
             session = onnxruntime.InferenceSession(self._content, options, providers=[(_CUDA, cuda)])
             binding = session.io_binding()

@@ -1,10 +1,8 @@
-import gc
 from pathlib import Path
 
 import models
 import numpy as np
 import pytest
-import simulated_gpu
 
 
 @pytest.fixture
@@ -18,15 +16,6 @@ def files(tmp_path, monkeypatch):
 
     np.savez("data.npz", x=x, y=OnnxRuntime(Path("model.onnx")).run(x).argmax(1))
     return tmp_path
-
-
-@pytest.fixture
-def machine():
-    """A simulated machine with one GPU, on which nothing is left when the test is over."""
-    with simulated_gpu.installed() as machine:
-        yield machine
-        gc.collect()
-        assert not any(machine.held().values()), machine.held()
 
 
 @pytest.fixture

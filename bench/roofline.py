@@ -1,0 +1,112 @@
+"""What a GPU could do at best, on paper: the tables of docs/gpu.md. `python -m ars.bench.roofline` prints them.
+
+Computed, not measured. A draw costs at least its arithmetic at the GPU's peak rate and at least its traffic at the
+memory's peak rate; the larger of the two is the roofline.
+"""
+
+from dataclasses import dataclass
+
+__all__ = ["GPUS", "NETWORKS", "Gpu", "Network", "draw", "tables"]
+
+DRAWS = 100_100
+"""Of a sample: n0 = 100 and n = 100,000."""
+BATCH = 512
+# Instructions of fill_noisy for one value: nvcc 13.0 writes 302 in PTX for a thread, which makes four.
+FILL_INSTRUCTIONS = 75.5
+# count_votes: a thread walks the logits of a row. Four are on their way at a time, each some 500 cycles from memory.
+LOGIT_CYCLES = 500 / 4
+EXPECTED_SHARE = 0.5
+BYTES = {"FP32": 4, "TF32": 4, "FP16": 2, "INT8": 1}
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A data sheet."""
+
+    name: str
+    operations: dict[str, float]
+    """Peak rate by precision, in 10^12 a second; a multiplication and an addition are two."""
+    bandwidth: float
+    """Of its memory, in 10^9 bytes a second."""
+    lanes: int
+    clock: float
+    """In 10^9 a second."""
+
+
+@dataclass(frozen=True)
+class Network:
+    name: str
+    dimensions: int
+    classes: int
+    multiplications: float
+    """With their additions, in 10^9 for one image."""
+    values: float
+    """That move between memory and the layers, in 10^6 for one image: every layer writes its output once, with its
+    normalisation, ReLU and addition fused into it, and the next reads it; the addition reads the shortcut."""
+
+
+GPUS = (
+    Gpu("A100", {"FP32": 19.5, "TF32": 156, "FP16": 312, "INT8": 624}, bandwidth=1555, lanes=108 * 64, clock=1.41),
+    Gpu("V100", {"FP32": 15.7, "FP16": 125, "INT8": 62.8}, bandwidth=900, lanes=80 * 64, clock=1.53),
+)
+NETWORKS = (
+    Network("ResNet-110, 3x32x32", 3072, 10, multiplications=0.253, values=2.62),
+    Network("ResNet-50, 3x224x224", 150_528, 1000, multiplications=4.09, values=27.7),
+)
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Microseconds of one draw."""
+
+    fill: float
+    arithmetic: float
+    traffic: float
+    count: float
+
+    @property
+    def model(self) -> float:
+        return max(self.arithmetic, self.traffic)
+
+    def seconds_a_sample(self, share: float) -> float:
+        """With the model at that share of its roofline."""
+        return DRAWS * (self.fill + self.model / share + self.count) * 1e-6
+
+
+def draw(gpu: Gpu, network: Network, precision: str) -> Draw:
+    size = BYTES[precision]
+    noise = 2 if precision == "FP16" else 4  # an INT8 graph takes float32 and quantises it
+    written = noise * network.dimensions / (gpu.bandwidth * 1e3)
+    made = FILL_INSTRUCTIONS * network.dimensions / (gpu.lanes * gpu.clock * 1e3)
+    return Draw(
+        fill=max(written, made),
+        arithmetic=2 * network.multiplications * 1e9 / (gpu.operations[precision] * 1e6),
+        traffic=size * network.values * 1e6 / (gpu.bandwidth * 1e3),
+        count=network.classes * LOGIT_CYCLES / (gpu.clock * 1e3) / BATCH,
+    )
+
+
+def tables() -> str:
+    """As Markdown: a row for each network, GPU and precision."""
+    lines = []
+    for network in NETWORKS:
+        lines += [
+            f"| {network.name} | fill | model: arithmetic | model: traffic | count | s a sample, at best | expected |",
+            "|---|---|---|---|---|---|---|",
+        ]
+        for gpu in GPUS:
+            for precision in gpu.operations:
+                one = draw(gpu, network, precision)
+                times = f"{one.fill:.2f} | {one.arithmetic:.2f} | {one.traffic:.2f} | {one.count:.2f}"
+                seconds = " | ".join(_say(one.seconds_a_sample(share)) for share in (1, EXPECTED_SHARE))
+                lines.append(f"| {gpu.name}, {precision} | {times} | {seconds} |")
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _say(seconds: float) -> str:
+    return f"{seconds:.0f}" if seconds >= 10 else f"{seconds:.1f}" if seconds >= 1 else f"{seconds:.2f}"
+
+
+if __name__ == "__main__":
+    print(tables(), end="")
