@@ -114,17 +114,25 @@ def certify(
 
 def _prepare(classifier: SmoothedClassifier, engine: Path, shape: tuple[int, ...], quiet: bool) -> None:
     """Get the classifier ready for inputs of that shape, and say what was found."""
-    if classifier.why and not quiet:
-        click.echo(f"backend {classifier.runner.name}: {classifier.why}", err=True)
-    if classifier.runner.fixed_batch and not quiet:
+
+    def say(text: str) -> None:
+        if not quiet:
+            click.echo(text, err=True)
+
+    on_gpus = [place for place in classifier.places if place.name != CPU]
+    if classifier.why:
+        say(f"backend {classifier.runner.name}: {classifier.why}")
+    if classifier.runner.fixed_batch and not on_gpus:
         advice = "it runs slowly until it is exported with a dynamic batch axis"
-        click.echo(f"{engine} takes only batches of {classifier.runner.fixed_batch}; {advice}", err=True)
+        say(f"{engine} takes only batches of {classifier.runner.fixed_batch}; {advice}")
     classifier.prepare(shape)
-    for note in classifier.notes if not quiet else ():
-        click.echo(note, err=True)
-    if classifier.measured_rate and not quiet:
+    for note in classifier.notes:
+        say(note)
+    for place in on_gpus:
+        say(f"{place.describe()}: {place.model.name} {place.model.version}, batches of {classifier.batch}")
+    if classifier.measured_rate:
         chosen = f"batch {classifier.batch} with {classifier.threads} threads"
-        click.echo(f"{chosen}, the fastest here: {classifier.measured_rate:,.0f} draws/s", err=True)
+        say(f"{chosen}, the fastest here: {classifier.measured_rate:,.0f} draws/s")
 
 
 def _print_summary(summary: Summary, out: Path, as_json: bool) -> None:

@@ -131,12 +131,13 @@ class Gpu:
             has = f"this machine has {', '.join(gpu.name for gpu in gpus) or 'no GPU'}"
             raise ArgumentError("device", self.name, has)
         self.facts = gpus[number]
+        self._module: Any = None
         self._kernels: dict[str, Any] = {}
         with _errors(self.name):
             self._context: Any = driver.Device(number).retain_primary_context()
         try:
             with self.current():
-                module = _load_kernels(self.name)
+                self._module = module = _load_kernels(self.name)
                 self._kernels = {name: module.get_function(name).prepare(form) for name, form in _KERNELS.items()}
         except BaseException:
             self.close()
@@ -172,8 +173,10 @@ class Gpu:
         self._kernels[kernel].prepared_async_call(grid, (threads, 1, 1), stream, *parameters)
 
     def close(self) -> None:
-        """Let go of the context. What was taken in it has ended before."""
-        self._kernels = {}
+        """Let go of the kernels and of the context. What else was taken in it has ended before."""
+        with suppress(DeviceError), self.current():
+            self._kernels = {}
+            self._module = None
         with suppress(driver.Error):
             self._context.detach()
 

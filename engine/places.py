@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["CPU", "CudaPlace", "HostPlace", "Place", "devices_named", "open_places"]
 
 CPU = "cpu"
+ONNX_ON_GPU = "onnxruntime-gpu"
 # Two batches are at work or wait on a GPU, so that it never waits for Python.
 _GPU_LANES = 2
 # Without a profile: large enough to fill any GPU with small images, and of free memory a part that leaves room to work.
@@ -152,11 +153,11 @@ class CudaPlace:
 
 
 def _load_on(gpu: "Gpu", engine: Path, backend: str) -> GpuModel:
-    if engine.suffix in ENGINE_SUFFIXES and backend in ("auto", "tensorrt"):
+    if engine.suffix in ENGINE_SUFFIXES and backend in ("auto", "tensorrt", "tensorrt_rtx"):
         from ars.engine.runners.tensorrt import TensorRT
 
         return TensorRT(engine, gpu)
-    if engine.suffix == ".onnx" and backend in ("auto", "onnxruntime"):
+    if engine.suffix == ".onnx" and backend in ("auto", "onnxruntime", ONNX_ON_GPU):
         from ars.engine.runners.onnxruntime_gpu import OnnxRuntimeGpu
 
         return OnnxRuntimeGpu(engine, gpu)
@@ -164,10 +165,11 @@ def _load_on(gpu: "Gpu", engine: Path, backend: str) -> GpuModel:
     raise ModelError(engine, f"{'it' if backend == 'auto' else backend} does not run on {gpu.name}", fix)
 
 
-def devices_named(device: str | None, engine: Path) -> list[str]:
-    """The places of --device. Without one, TensorRT engines run on the first GPU, and other files on the processor."""
+def devices_named(device: str | None, engine: Path, backend: str = "auto") -> list[str]:
+    """The places of --device. Without one, TensorRT engines run on the first GPU, and other files on the processor,
+    unless the backend is one for GPUs."""
     if device is None:
-        return ["cuda:0"] if engine.suffix in ENGINE_SUFFIXES else [CPU]
+        return ["cuda:0"] if engine.suffix in ENGINE_SUFFIXES or backend == ONNX_ON_GPU else [CPU]
     names = device.split(",")
     if device != CPU and (len(set(names)) < len(names) or not all(re.fullmatch(r"cuda:\d+", name) for name in names)):
         raise ArgumentError("device", device, "it is cpu, cuda:0, or several GPUs like cuda:0,cuda:1")

@@ -100,7 +100,7 @@ class SmoothedClassifier:
         beside = manifest_of(engine)
         self.why: str | None = None
         """Why `auto` took this backend, for the user."""
-        names = devices_named(device, engine)
+        names = devices_named(device, engine, backend)
         if backend == "auto" and names == [CPU]:
             backend, self.why = choose_backend(engine, beside)
         self.measured_rate: float | None = None

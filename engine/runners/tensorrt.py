@@ -3,14 +3,14 @@
 import importlib
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from ars.engine.gpu import Gpu
 from ars.engine.model_files import GpuModel, Port
 from ars.engine.runners import manifest_of
-from ars.errors import ArsError, MissingPackage, ModelError, OutOfMemory, RunError
+from ars.errors import ArsError, DeviceError, MissingPackage, ModelError, OutOfMemory, RunError
 from ars.manifest import EngineBuild, Profile
 
 __all__ = ["API", "FLAVOURS", "TensorRT", "build_plan", "fits", "installed_flavours"]
@@ -214,4 +214,6 @@ class TensorRT(GpuModel):
         return kind(f"{self.path}: {self.name} {what} on {self._gpu.name} ({reason}); try a smaller --batch")
 
     def close(self) -> None:
-        self._engine = self._runtime = None
+        with suppress(DeviceError), self._gpu.current():
+            self._engine = None
+            self._runtime = None

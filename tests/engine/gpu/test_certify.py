@@ -6,11 +6,13 @@ from pathlib import Path
 import models
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from engine_runs import certify, records, write_manifest
 from onnx import TensorProto
 from simulated_gpu.tensorrt import make_plan
 
 import ars
+from ars.engine.cli import main
 from ars.engine.store import read_settings
 
 pytestmark = pytest.mark.usefixtures("files", "machine")
@@ -165,3 +167,12 @@ def test_two_gpus_give_the_certificates_of_one(plan, machine):
     assert records("two.sqlite") == records()
     assert "cuda:1" in read_settings(Path("two.sqlite"))[1]["device"]
     del machine.take
+
+
+@pytest.mark.parametrize("engine", ["model.trt", "model.onnx"])
+def test_a_run_on_a_gpu_says_so_and_can_be_audited(plan, engine):
+    result = certify("--device", "cuda:0", engine=engine)
+    assert "cuda:0, Simulated GPU, CUDA 13.0, 2 lanes: " in result.stderr
+    assert "batches of 64\n" in result.stderr
+    audited = CliRunner().invoke(main, ["audit", "run.sqlite", "--sample", "3"])
+    assert audited.exit_code == 0, audited.output
