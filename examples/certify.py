@@ -1,0 +1,55 @@
+"""ARS from Python: certify an image, certify many, ask for an answer only, and read a run store.
+
+Run it with `python examples/certify.py` where ARS is installed; with a run store as argument it reads that one too.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import ars
+from ars.engine.certificate import format_radius
+from ars.engine.store import read_records
+from ars.engine.summary import summarize
+
+FILES = Path(__file__).parent / "fashion-mnist"
+
+
+def main() -> None:
+    with np.load(FILES / "images.npz") as arrays:
+        images, labels = arrays["x"], arrays["y"]  # integers in 0..255; floats are taken as they are
+
+    with ars.load(FILES / "classifier.onnx", sigma=0.5) as classifier:
+        # One image: 100 draws select a class, 10,000 bound its share.
+        certificate = classifier.certify(images[0], n=10_000)
+        if certificate.abstained:
+            print(f"image 0 (class {labels[0]}): no certificate")
+        else:
+            radius = format_radius(certificate.radius)  # rounded down
+            print(f"image 0 (class {labels[0]}): class {certificate.predicted} within {radius} in l2")
+        print(f"  pA >= {certificate.p_a:.4f}, alpha {certificate.alpha}, scope {certificate.scope}")
+
+        # The guarantee is of a region, which a perturbation can be held against.
+        delta = np.full(images[0].shape, 0.001, np.float32)
+        print(f"  covers a perturbation of 0.001 in every pixel: {certificate.covers(delta, 0.5)}")
+
+        # Many images: their draws are packed into full batches, and each stops when its question is settled.
+        plan = ars.Plan(n=10_000, question=ars.Grid((0.0, 0.25, 0.5)))
+        for finished in classifier.certify_many(enumerate(images[:5]), plan):
+            found = finished.result
+            print(
+                f"image {finished.input_id}: {found.predicted}, {format_radius(found.radius)}, {finished.draws} draws"
+            )
+
+        # Only the answer, without a radius.
+        print(f"image 0 is of class {classifier.predict(images[0]).predicted}, says the smoothed classifier")
+
+    for path in sys.argv[1:]:
+        summary = summarize(read_records(Path(path)))
+        acr = format_radius(summary.average_certified_radius)
+        print(f"{path}: {summary.inputs} certificates, average certified radius {acr}, {summary.draws:,} draws")
+
+
+if __name__ == "__main__":
+    main()

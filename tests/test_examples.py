@@ -1,0 +1,42 @@
+"""The examples run, and the demo does all that it says."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def test_the_example_for_python_users_runs(run_store):
+    run = subprocess.run(
+        [sys.executable, EXAMPLES / "certify.py", run_store], capture_output=True, text=True, timeout=300
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.startswith("image 0 (class 9): class 9 within 0.1")
+    assert f"{run_store}: 2 certificates" in run.stdout
+
+
+@pytest.fixture
+def run_store(tmp_path):
+    from ars.command_line import call
+    from ars.engine.cli import certify
+
+    store = tmp_path / "run.sqlite"
+    folder = EXAMPLES / "fashion-mnist"
+    given = ["--engine", folder / "classifier.onnx", "--sigma", "0.5", "--data", folder / "images.npz", "--max", "2"]
+    call(certify, *map(str, [*given, "--n", "100", "--batch", "32", "--quiet", "--out", store]))
+    return store
+
+
+@pytest.mark.slow
+def test_the_demo_ends_with_a_page_and_says_where_it_is():
+    paths = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    run = subprocess.run(
+        ["bash", EXAMPLES / "demo.sh"], capture_output=True, text=True, timeout=3600, env=os.environ | {"PATH": paths}
+    )
+    assert run.returncode == 0, run.stderr
+    assert "Look at build/demo/report.html in a browser" in run.stdout
+    assert (EXAMPLES.parent / "build" / "demo" / "report.html").stat().st_size > 100_000
