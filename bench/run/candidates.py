@@ -17,6 +17,7 @@ from ars.engine.places import CPU
 from ars.engine.runners import BACKENDS, ENGINE_SUFFIXES, backend_named
 from ars.engine.smoothed import SmoothedClassifier, load
 from ars.errors import ArsError, RunError
+from ars.noise import NoiseKind
 
 if TYPE_CHECKING:
     from ars.train.smoothing import SmoothedModel
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["COMPILED", "LOOP", "TENSORRT", "Candidate", "Work", "engine_candidates", "loop_candidates"]
 
 LOOP, COMPILED, TENSORRT = "loop", "compiled", "tensorrt"
+OWN, BOTH = "own", "both"
 
 Array = NDArray[np.float32]
 
@@ -36,7 +38,10 @@ class Work:
     """Real ones, or one made up where only the time of a draw is asked for."""
     plan: Plan
     adaptive: Plan | None
-    sigma: float | None
+    sigma: float
+    """Of the noise of a model that has none of its own."""
+    noise: str
+    """With the model's own noise, isotropic noise, or both."""
     batch: int | None
     threads: int
     device: str = CPU
@@ -94,14 +99,29 @@ def engine_candidates(
         for backend in _runners_of(file, work.device):
             if backend not in backends:
                 continue
-            name = f"ars {backend} {file.precision}"
-            try:
-                classifier = stack.enter_context(_load(file, backend, network, work))
-                yield _fixed(name, classifier, file, backend, work)
-                if work.adaptive is not None:
-                    yield _adaptive(f"{name} adaptive", classifier, file, backend, work, work.adaptive)
-            except ArsError as error:
-                leave_out(f"{name} is left out: {error}")
+            for sigma in _sigmas(network, work):
+                name = f"ars {backend} {file.precision}{_without(network, sigma)}"
+                try:
+                    classifier = stack.enter_context(_load(file, backend, sigma, work))
+                    yield _fixed(name, classifier, file, backend, work)
+                    if work.adaptive is not None:
+                        yield _adaptive(f"{name} adaptive", classifier, file, backend, work, work.adaptive)
+                except ArsError as error:
+                    leave_out(f"{name} is left out: {error}")
+
+
+def _sigmas(network: Network, work: Work) -> list[float | None]:
+    """The scales of the isotropic noise to measure with; None is the model's own noise."""
+    if network.noise is None:
+        return [work.sigma]
+    if work.noise == OWN or network.noise == NoiseKind.ISOTROPIC:
+        return [None]
+    return [None, network.sigma0] if work.noise == BOTH else [network.sigma0]
+
+
+def _without(network: Network, sigma: float | None) -> str:
+    """What the name of a candidate says of noise that is not the model's own."""
+    return "" if sigma is None or network.noise is None else ", no generator"
 
 
 def _runners_of(file: NetworkFile, device: str) -> list[str]:
@@ -111,10 +131,9 @@ def _runners_of(file: NetworkFile, device: str) -> list[str]:
     return [TENSORRT if file.path.suffix in ENGINE_SUFFIXES else "onnxruntime"]
 
 
-def _load(file: NetworkFile, backend: str, network: Network, work: Work) -> SmoothedClassifier:
+def _load(file: NetworkFile, backend: str, sigma: float | None, work: Work) -> SmoothedClassifier:
     if work.device == CPU and not backend_named(backend).installed:
         raise backend_named(backend).missing
-    sigma = work.sigma if network.noise is None else None
     threads = work.threads if work.device == CPU else None
     return load(file.path, sigma=sigma, backend=backend, batch=work.batch, threads=threads, device=work.device)
 
@@ -178,20 +197,21 @@ def loop_candidates(
             leave_out("The PyTorch loop is left out: it needs the model.pt that ars-train wrote, beside the model")
         return
     for backend in wanted:
-        name = "PyTorch loop" + (", compiled" if backend == COMPILED else "")
-        try:
-            yield _loop(name, network.trained, backend, work)
-        except ArsError as error:
-            leave_out(f"{name} is left out: {error}")
+        for sigma in _sigmas(network, work):
+            name = "PyTorch loop" + (", compiled" if backend == COMPILED else "") + _without(network, sigma)
+            try:
+                yield _loop(name, network.trained, backend, sigma, work)
+            except ArsError as error:
+                leave_out(f"{name} is left out: {error}")
 
 
-def _loop(name: str, trained: Path, backend: str, work: Work) -> Candidate:
+def _loop(name: str, trained: Path, backend: str, sigma: float | None, work: Work) -> Candidate:
     from ars.data.pixels import file_sha256
     from ars.train.model_file import load_model
 
     settings, model, _ = load_model(trained)
     try:
-        votes, maps = _prepare_loop(model, len(settings.classes), work, compiled=backend == COMPILED)
+        votes, maps = _prepare_loop(model, len(settings.classes), sigma, work, compiled=backend == COMPILED)
 
         def rate(batch: int) -> float:
             votes(batch, batch)  # compiles it for this size
@@ -208,7 +228,7 @@ def _loop(name: str, trained: Path, backend: str, work: Work) -> Candidate:
         backend,
         "fp32",
         "fixed",
-        settings.kind.value,
+        settings.kind.value if sigma is None else NoiseKind.ISOTROPIC.value,
         batch,
         file_sha256(trained),
         draws,
@@ -220,7 +240,7 @@ def _loop(name: str, trained: Path, backend: str, work: Work) -> Candidate:
 
 
 def _prepare_loop(
-    model: "SmoothedModel", classes: int, work: Work, *, compiled: bool
+    model: "SmoothedModel", classes: int, sigma: float | None, work: Work, *, compiled: bool
 ) -> tuple[Callable[[int, int], object], Callable[[], object]]:
     """Functions that take n draws in batches of a size, and that make the noise maps."""
     import torch
@@ -231,7 +251,9 @@ def _prepare_loop(
     model = model.to(x.device)
     classifier = torch.compile(model.classifier, dynamic=False) if compiled else model.classifier
 
-    def maps() -> tuple[torch.Tensor, torch.Tensor]:
+    def maps() -> tuple[torch.Tensor | float, torch.Tensor | float]:
+        if sigma is not None:
+            return 0.0, sigma
         with torch.no_grad():
             mean, scale = model.noise(x[None])
         return mean[0], scale[0]

@@ -24,6 +24,13 @@ NAMES = ("loop", "compiled", *(backend.name for backend in BACKENDS), "tensorrt"
 @click.option("--rounds", default=7, show_default=True, type=click.IntRange(3), help="Rounds that count.")
 @click.option("--n0", default=100, show_default=True, type=click.IntRange(1), help="Draws that select the class.")
 @click.option("--n", default=100_000, show_default=True, type=click.IntRange(1), help="Draws that bound its share.")
+@click.option(
+    "--noise",
+    type=click.Choice(["own", "isotropic", "both"]),
+    default="own",
+    show_default=True,
+    help="With the model's noise generator, without it, or both.",
+)
 @click.option("--sigma", type=float, default=0.25, show_default=True, help="Noise of a model without a manifest.")
 @click.option("--batch", type=click.IntRange(1), help="Draws in a batch. Default: the fastest for each, measured.")
 @click.option("--threads", type=click.IntRange(1), help="Cores to use. Default: all.")
@@ -41,6 +48,7 @@ def run(
     rounds: int,
     n0: int,
     n: int,
+    noise: str,
     sigma: float,
     batch: int | None,
     threads: int | None,
@@ -74,6 +82,7 @@ def run(
             plan=Plan(n0, n),
             rounds=rounds,
             sigma=sigma,
+            noise=noise,
             batch=batch,
             threads=threads or usable_cores(),
             device=device,

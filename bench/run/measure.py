@@ -56,6 +56,7 @@ def measure(
     plan: Plan,
     rounds: int,
     sigma: float,
+    noise: str,
     batch: int | None,
     threads: int,
     device: str,
@@ -65,7 +66,7 @@ def measure(
     left_out: list[str] = []
     with ExitStack() as stack:
         adaptive = None if data is None else replace(plan, question=Grid())
-        work = Work(_inputs(network, data, inputs), plan, adaptive, sigma, batch, threads, device)
+        work = Work(_inputs(network, data, inputs), plan, adaptive, sigma, noise, batch, threads, device)
         backends = wanted.backend_names
         candidates = [
             *loop_candidates(network, work, backends, left_out.append),

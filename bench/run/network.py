@@ -26,6 +26,8 @@ class Network:
     """The model.pt, for the PyTorch path."""
     noise: str | None
     """The kind of its own noise; None where it has none, so that a sigma must be given."""
+    sigma0: float | None = None
+    """The scale that its noise aims at."""
 
 
 def open_network(engine: str, folder: Path) -> Network:
@@ -41,12 +43,19 @@ def open_network(engine: str, folder: Path) -> Network:
     if path.suffix == ".pt":
         beside = path.with_suffix(".json")
         if not beside.exists():
-            return Network(path.stem, (), path, "its own")
+            return _of_model_file(path)
         return replace(_of_manifest(path.stem, Manifest.read(beside), path.parent), trained=path)
     manifest = manifest_beside(path)
     if manifest is not None:
         return _of_manifest(path.name.partition(".")[0], manifest, path.parent)
     return Network(path.stem, (NetworkFile(path, "fp32", file_sha256(path)),), None, None)
+
+
+def _of_model_file(path: Path) -> Network:
+    from ars.train.model_file import read_model_file
+
+    settings, _ = read_model_file(path)
+    return Network(path.stem, (), path, settings.kind.value, settings.bounds.sigma0)
 
 
 def _of_manifest(name: str, manifest: Manifest, folder: Path) -> Network:
@@ -55,7 +64,8 @@ def _of_manifest(name: str, manifest: Manifest, folder: Path) -> Network:
         for file in manifest.files
         if file.role in ("classifier", "engine")
     )
-    return Network(name, files, manifest.file("trained", folder), manifest.noise.kind.value)
+    noise = manifest.noise
+    return Network(name, files, manifest.file("trained", folder), noise.kind.value, noise.sigma0)
 
 
 # Of an input, by the beginning of the architecture's name.

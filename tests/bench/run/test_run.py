@@ -127,3 +127,17 @@ def test_adaptive_stopping_is_measured_on_real_inputs(network, tmp_path):
     assert (adaptive["inputs"], adaptive["extrapolated"]) == (3, False)
     assert adaptive["draws_per_sample"] == adaptive["draws"] / 3 < 5100 == fixed["draws_per_sample"]
     assert "ars onnxruntime fp32 adaptive" in result.stdout
+
+
+def test_a_model_is_measured_with_its_generator_and_without(network, tmp_path):
+    given = ["--backend", "loop", "--backend", "onnxruntime", "--precision", "fp32", "--noise", "both"]
+    result = run("--engine", network, *given, "--export-json", tmp_path / "b.json")
+    assert result.exit_code == 0, result.output
+    found = json.loads((tmp_path / "b.json").read_text())["measurements"]
+    assert [(one["name"], one["noise"]) for one in found] == [
+        ("PyTorch loop", "input"),
+        ("PyTorch loop, no generator", "isotropic"),
+        ("ars onnxruntime fp32", "input"),
+        ("ars onnxruntime fp32, no generator", "isotropic"),
+    ]
+    assert found[0]["once"] > found[1]["once"], "the maps are made once an input"
