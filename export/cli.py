@@ -42,7 +42,9 @@ def _side(text: str) -> int:
 )
 @click.option("--calibration", help="Data to calibrate and compare on. Default: a model.pt's own examples.")
 @click.option("--min-agreement", type=float, default=0.98, show_default=True, help="Share of draws, for fp16 and int8.")
-@click.option("--tensorrt", type=click.Choice(["auto", "on", "off"]), default="auto", help="auto: where a GPU is.")
+@click.option(
+    "--tensorrt", type=click.Choice(["auto", "on", "off"]), default="auto", help="An engine; auto: where a GPU is."
+)
 @click.option(
     "--compute-capability", type=CommaList("8.6,8.9", str), default=(), help="Of the GPUs that the engine is for."
 )

@@ -10,7 +10,7 @@ from torch import nn
 
 from ars.engine.noise_maps import Generated
 from ars.engine.runners import load_generator, load_runner
-from ars.errors import ArgumentError, ModelError, RunError
+from ars.errors import ArgumentError, MissingPackage, ModelError, RunError
 from ars.export.draft import Draft
 from ars.export.examples import FEWEST, Examples, read_examples
 from ars.export.onnx_files import write_onnx
@@ -38,7 +38,7 @@ class ExportPlan:
     precisions: tuple[str, ...]
     """Apart from the model's own."""
     tensorrt: str
-    """on, off, or auto: where there is a GPU."""
+    """on, off, or auto: where there are a GPU and TensorRT."""
     build: BuildOptions
     calibration: str | None
     """The data to calibrate and compare on; None is the examples that a model.pt carries."""
@@ -86,7 +86,7 @@ def export_model(
             if precision == "fp16":
                 write_fp16(classifier, file)
             else:
-                write_int8(classifier, file, to_calibrate.calibration_draws())
+                write_int8(classifier, file, list(to_calibrate.calibration_draws()))
             parity = measure(file)
             _check_agreement(file, parity, plan.min_agreement, ADVICE[precision])
             draft.add("classifier", file, precision, parity)
@@ -107,7 +107,13 @@ def _choose_flavour(plan: ExportPlan, progress: ExportProgress) -> Flavour | Non
     if plan.tensorrt == "auto" and local_gpu() is None:
         progress.say("no TensorRT engine: there is no GPU here; --tensorrt on builds one for GPUs elsewhere")
         return None
-    flavour = find_flavour()
+    try:
+        flavour = find_flavour()
+    except MissingPackage as error:
+        if plan.tensorrt == "on":
+            raise
+        progress.say(f"no TensorRT engine: {error}")
+        return None
     check_capabilities(flavour, plan.build.compute_capabilities)
     return flavour
 

@@ -60,6 +60,7 @@ API = (
     "OnnxParser.get_error",
     "OnnxParser.num_errors",
     "OnnxParser.parse",
+    "ParserError.code",
     "ParserError.desc",
     "ParserError.node_name",
     "ParserError.node_operator",
@@ -297,11 +298,15 @@ def _parser_error(source: Path, parser: Any) -> ModelError:
     errors = [parser.get_error(index) for index in range(parser.num_errors)]
     if not errors:
         return ModelError(source, "TensorRT cannot read it", "check it with onnx.checker")
-    reason, name, operator = _one_line(errors[0].desc()), errors[0].node_name(), errors[0].node_operator()
-    if not operator:
+    first, more = errors[0], f", and {len(errors) - 1} more" if len(errors) > 1 else ""
+    # The description is the check that failed, as it stands in TensorRT's source: words in quotes, or just "false".
+    words = re.search(r'"(.+)"', first.desc())
+    reason = _one_line(words[1] if words else first.desc())
+    if reason == "false":
+        reason = first.code().name.replace("_", " ").lower()
+    if not first.node_operator():
         return ModelError(source, f"TensorRT cannot read it ({reason})", "check it with onnx.checker")
-    more = f", and {len(errors) - 1} more" if len(errors) > 1 else ""
-    node = f"its node {name!r}, a {operator} ({reason}){more}"
+    node = f"its node {first.node_name()!r}, a {first.node_operator()} ({reason}){more}"
     fix = "replace that operator in the model, or leave the engine out with --tensorrt off"
     return ModelError(source, f"TensorRT cannot take {node}", fix)
 

@@ -16,7 +16,7 @@ from ars.engine.runners import load_runner
 from ars.engine.runners.onnxruntime import OnnxGenerator
 from ars.engine.store import read_records
 from ars.errors import ModelError
-from ars.export import pipeline, tensorrt
+from ars.export import pipeline
 from ars.manifest import manifest_beside
 from ars.noise import NoiseKind
 
@@ -156,9 +156,14 @@ def test_another_model_of_the_same_name_leaves_no_mix(folder):
     assert manifest_beside(folder / "mine.fp16.onnx")  # of the same model: it stays
     models.resnet(folder / "mine.onnx", shape=SHAPE, classes=3, seed=1)
     assert refused(*given).startswith("mine.onnx: it is not the file that the manifest was written for")
-    result = run(*given, "--sigma", "0.5")
+    result = run(*given, "--sigma", "0.5", "--precision", "int8", "--min-agreement", "0.5")
     assert "mine.fp16.onnx: removed, it belonged to another model of this name" in result.stderr
-    assert {path.name for path in folder.glob("mine*")} == {"mine.json", "mine.noise.onnx", "mine.onnx"}
+    assert {path.name for path in folder.glob("mine*")} == {
+        "mine.int8.onnx",
+        "mine.json",
+        "mine.noise.onnx",
+        "mine.onnx",
+    }
 
 
 def test_too_little_agreement_is_refused_with_advice_and_nothing_is_written(folder):
@@ -240,12 +245,13 @@ def test_without_tensorrt_an_engine_that_is_asked_for_is_refused_and_no_other(fo
     find = importlib.util.find_spec
     hidden = ("tensorrt", "tensorrt_rtx")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name in hidden else find(name))
-    monkeypatch.setattr(tensorrt, "local_gpu", lambda: None)
     given = write_onnx_model(folder)
     assert refused(*given, "--tensorrt", "on") == "TensorRT is not installed; run `pip install 'ars[rtx]'`"
-    result = run(*given)
-    assert result.exit_code == 0
-    assert "no TensorRT engine: there is no GPU here" in result.stderr
+    for gpu, reason in ((None, "there is no GPU here"), ("8.6", "TensorRT is not installed; run `pip")):
+        monkeypatch.setattr(pipeline, "local_gpu", lambda gpu=gpu: gpu)
+        result = run(*given)
+        assert result.exit_code == 0
+        assert f"no TensorRT engine: {reason}" in result.stderr
 
 
 def test_without_torch_the_error_has_the_install_line(monkeypatch):

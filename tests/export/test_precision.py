@@ -89,6 +89,14 @@ def test_int8_is_symmetric_by_channel_and_spares_the_ends(files):
     assert scales.shape == weights["conv1.weight_quantized"].shape[:1]
 
 
+def test_int8_logits_are_right_on_the_average(files):
+    exact, rounded = load_runner(files / "fp32.onnx"), load_runner(files / "int8.onnx")
+    batches = [noisy(4, seed) for seed in range(8)]
+    errors = np.concatenate([rounded.run(batch) - exact.run(batch) for batch in batches])
+    assert np.abs(errors.mean(0)).max() < 1e-4 * np.abs(exact.run(batches[0])).max()
+    assert not np.array_equal(tensors(files / "int8.onnx")["head.bias"], tensors(files / "fp32.onnx")["head.bias"])
+
+
 @pytest.mark.parametrize("write", [write_fp16, lambda a, b: write_int8(a, b, [np.zeros((2, 1, 4, 4), np.float32)])])
 def test_a_model_with_too_few_layers_is_refused(tmp_path, write):
     with pytest.raises(ModelError, match=r"m.onnx: it has no layer but the .*last to .*; leave (fp16|int8) out"):
