@@ -8,11 +8,7 @@ NATIVE := $(wildcard engine/native/*.h engine/native/*.cpp engine/native/*.cu)
 .PHONY: demo test test-slow check format clean
 
 demo: $(VENV)/installed
-	@mkdir -p build && rm -f build/demo.sqlite*
-	$(BIN)/ars-engine certify --engine examples/fashion-mnist/classifier.onnx --sigma 0.5 \
-	  --data examples/fashion-mnist/images.npz --n 10000 --out build/demo.sqlite
-	$(BIN)/ars-engine results build/demo.sqlite | cut -f 1-6 | head -6
-	$(BIN)/python examples/linear.py
+	examples/demo.sh
 
 test: check
 	$(BIN)/pytest -n auto
