@@ -40,7 +40,7 @@ run ars-bench report "$out/input.sqlite" "$out/isotropic.sqlite" --bench "$out/b
 
 step "Done"
 cat <<END
-Two classifiers were trained, exported in two precisions${also:+,}$also, and certified on 200 images: inside the radius of its
+Two classifiers were trained, exported in two precisions$also, and certified on 200 images: inside the radius of its
 certificate no perturbation changes an answer. Everything is in $out:
 
   report.html                        curves, noise maps, every certificate, and what is guaranteed

@@ -3,7 +3,7 @@
 A linear classifier on 3072 dimensions is smoothed with anisotropic Gaussian noise. Its smoothed boundary is known, so
 the certified radius can be held against the true distance: it must not exceed it.
 
-Run it with `make demo`, or `python examples/linear.py` where ARS is installed.
+Run it with `python examples/linear.py` where ARS is installed.
 """
 
 import time
