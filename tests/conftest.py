@@ -1,7 +1,11 @@
 import gc
+import signal
 
 import pytest
 import simulated_gpu
+
+# A shell starts background jobs with SIGINT ignored, and children inherit that; some tests interrupt theirs.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
