@@ -6,13 +6,13 @@ allowed error alpha is spent on the looks: each has its part, the parts add up t
 all bounds hold at once (Lan and DeMets, "Discrete sequential boundaries for clinical trials", Biometrika 70, 1983, with
 Bonferroni in the place of their exact sums). It is spent in two ways:
 
-- *By draws.* The looks are at set numbers of draws, a tenth apart. Half of alpha is for the last look, at n, and half
-  for the others in proportion to their draws, because late looks are where draws are saved.
+- *By draws.* Only looks that are a tenth apart count. Half of alpha is for the last one, at n, and half for the others
+  in proportion to their draws, because late looks are where draws are saved.
 - *By count.* "At most c were seen in the first m draws" can only become false as m grows. So for a fixed c the
   Clopper-Pearson bound with c in the place of the count holds at all m together (inverse sampling; Haldane, "On a
   method of estimating frequencies", Biometrika 33, 1945). 0.7 of alpha is for the last look, because there one more
   miss may decide; 0.2 for c = 0, and the rest for c = 1, 2, 4, ..., 128. So an input that never misses has a rate below
-  r after log(1 / 0.2 alpha) / r draws, wherever the looks are.
+  r after log(1 / 0.2 alpha) / r draws, wherever the looks are. More of them cost nothing, so there are more.
 
 Each way has all of alpha. The first judges rates above RARE / n, the second those below: the true rate is on one side,
 and only the bound of that side can be wrong. The second is asked only after the first has excluded its whole side.
@@ -21,6 +21,7 @@ A certificate can be computed again from its looks, n and alpha; nothing else de
 """
 
 import bisect
+import itertools
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -34,7 +35,9 @@ RATIO = 1.1
 FIRST_LOOK = 200
 MOST_SPREAD = 500
 """The first look is not before n / 500 draws: each part of alpha stays in the range of the bounds."""
-RARE = 200
+MOST_BETWEEN, LEAST_APART = 5, 500
+"""A tenth has so many looks at most, and they are so many draws apart at least: a look takes time."""
+RARE = 100
 RESERVE_BY_DRAWS, RESERVE_BY_COUNT = 0.5, 0.7
 """The parts of alpha for the last look."""
 BY_COUNT = ((0, 0.2), *((2**power, 0.1 / 8) for power in range(8)))
@@ -50,12 +53,22 @@ class Look(NamedTuple):
 
 
 @lru_cache
-def look_draws(n: int) -> tuple[int, ...]:
-    """The draws at which a budget of n is looked at; the last look is at n."""
+def _tenths(n: int) -> tuple[int, ...]:
+    """The draws of the looks that are a tenth apart; the last one is at n."""
     looks = [n]
     while (earlier := round(looks[-1] / RATIO)) >= max(FIRST_LOOK, n / MOST_SPREAD):
         looks.append(earlier)
     return tuple(reversed(looks))
+
+
+@lru_cache
+def look_draws(n: int) -> tuple[int, ...]:
+    """The draws at which a budget of n is looked at; the last look is at n."""
+    looks = []
+    for before, after in itertools.pairwise(_tenths(n)):
+        pieces = max(1, min(MOST_BETWEEN, (after - before) // LEAST_APART))
+        looks += [before + (after - before) * piece // pieces for piece in range(pieces)]
+    return (*looks, n)
 
 
 def next_look(draws: int, n: int) -> int:
@@ -67,7 +80,7 @@ def next_look(draws: int, n: int) -> int:
 @lru_cache
 def _parts(n: int) -> dict[int, float]:
     """The part of alpha for each look by draws. A budget too small for a second look has all of it there."""
-    *early, last = look_draws(n)
+    *early, last = _tenths(n)
     if not early:
         return {last: 1.0}
     return {draws: (1 - RESERVE_BY_DRAWS) * draws / sum(early) for draws in early} | {last: RESERVE_BY_DRAWS}
@@ -77,7 +90,7 @@ def bounds_at(looks: Sequence[Look], n: int, alpha: float, *, two_sided: bool, o
     """pA from below and pB from above after these looks, for a budget of n draws and that many answers besides the
     selected one. Alpha is divided as at fixed n: in halves if `two_sided`, and the second half among the others."""
     for look in looks:
-        if look.draws not in _parts(n):
+        if not 0 < look.draws <= n:
             raise ArgumentError("looks", look.draws, f"a budget of {n} draws is not looked at there")
     misses = _rate_bound([(look.draws - look.hits, look.draws) for look in looks], n, alpha / (1 + two_sided))
     p_a = 1 - misses  # the slack of the bound is more than this rounding
@@ -99,9 +112,11 @@ def _rate_bound(seen: Sequence[tuple[int, int]], n: int, alpha: float) -> float:
 def _bounds_by(count: int, draws: int, n: int, alpha: float) -> tuple[float, float]:
     """What one look says of the rate, by draws and by count."""
     parts = _parts(n)
-    by_draws = upper_confidence_bound(count, draws, alpha * parts[draws])
-    if draws == n and len(parts) == 1:
+    by_draws = upper_confidence_bound(count, draws, alpha * parts[draws]) if draws in parts else 1.0
+    if len(parts) == 1:
         return by_draws, by_draws
-    by_count = [upper_confidence_bound(most, draws, alpha * part) for most, part in BY_COUNT if count <= most <= draws]
+    # The least c gives the least bound: none of those after it has a larger part.
+    most, part = next(((most, part) for most, part in BY_COUNT if count <= most), (draws, 0.0))
+    by_count = upper_confidence_bound(most, draws, alpha * part) if most < draws else 1.0
     last = upper_confidence_bound(count, n, alpha * RESERVE_BY_COUNT) if draws == n else 1.0
-    return by_draws, min([last, *by_count])
+    return by_draws, min(last, by_count)

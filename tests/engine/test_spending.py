@@ -84,6 +84,17 @@ def test_the_runner_up_is_bounded_like_the_misses_at_its_part_of_alpha():
     assert upper_confidence_bound(n // 4, n, 0.0005) < p_b < upper_confidence_bound(n // 4, n, 0.0001)
 
 
-def test_looks_at_other_draws_are_refused():
+def test_looks_between_tenths_bound_rare_misses_only():
+    n = 100_000
+    assert len(look_draws(n)) > 1.5 * len(spending._parts(n))
+    between = next(draws for draws in look_draws(n) if draws not in spending._parts(n) and draws > n / 2)
+    assert binary([Look(between, between, 0)], n) == 0
+    tenth = max(draws for draws in spending._parts(n) if draws < between)
+    assert binary([Look(tenth, tenth, 0), Look(between, between, 0)], n) == pytest.approx(0.0002 ** (1 / between))
+    common = Look(tenth, tenth // 2, 0)
+    assert binary([common, Look(between, between // 2, 0)], n) == binary([common], n)
+
+
+def test_looks_after_the_budget_are_refused():
     with pytest.raises(ArgumentError, match="a budget of 1000 draws is not looked at there"):
-        binary([Look(999, 900, 0)], 1000)
+        binary([Look(1001, 900, 0)], 1000)
