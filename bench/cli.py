@@ -112,34 +112,6 @@ def generator(rounds: int, n: int, as_json: bool) -> None:
     _print_ratios(ratios, timings)
 
 
-@main.command()
-@click.option("--arch", default="resnet20,resnet110", show_default=True, help="CIFAR ResNets, on 3 x 32 x 32.")
-@click.option("--draws", default=2000, show_default=True, type=click.IntRange(1), help="Draws in a turn.")
-@click.option("--batch", type=click.IntRange(1), help="Of the engine. Default: the fastest, measured.")
-@click.option("--pytorch-batch", default=1000, show_default=True, type=click.IntRange(1), help="Of the PyTorch loop.")
-@click.option("--rounds", default=9, show_default=True, type=click.IntRange(3), help="Rounds that count.")
-@click.option("--json", "as_json", is_flag=True, help="Print all times and ratios as JSON.")
-def backends(arch: str, draws: int, batch: int | None, pytorch_batch: int, rounds: int, as_json: bool) -> None:
-    """Time draws end to end: the PyTorch loop, and the engine with each backend and precision."""
-    from ars.bench.backends import PAIRS, time_backends
-
-    networks = {}
-    for name in arch.split(","):
-        with tempfile.TemporaryDirectory() as folder:
-            timings = time_backends(name, Path(folder), draws, pytorch_batch, batch, rounds)
-        ratios = [(faster, slower, timings.ratio(faster, slower)) for faster, slower in PAIRS]
-        networks[name] = {"draws": draws, "pytorch_batch": pytorch_batch} | _report(timings, ratios)
-        if not as_json:
-            table = Table("", "draws a second", "10th percentile", "90th", title=f"{name}, {draws:,} draws a turn")
-            for candidate, seconds in timings.seconds.items():
-                low, median, high = np.percentile(draws / np.array(seconds), [10, 50, 90])
-                table.add_row(candidate, f"{median:,.0f}", f"{low:,.0f}", f"{high:,.0f}")
-            Console().print(table)
-            _print_ratios(ratios, timings)
-    if as_json:
-        click.echo(json.dumps(networks, indent=2))
-
-
 def _report(timings: Timings, ratios: list[tuple[str, str, Ratio]]) -> dict[str, object]:
     named = [{"faster": f, "slower": s} | dataclasses.asdict(ratio) for f, s, ratio in ratios]
     return {"seconds": timings.seconds, "ratios": named}

@@ -2,7 +2,7 @@
 
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -70,11 +70,12 @@ def write_fp16(source: Path, target: Path) -> None:
 
 
 def write_int8(source: Path, target: Path, batches: Sequence[Array]) -> None:
-    """Symmetric int8 weights (a scale for each channel) and activations, calibrated on the batches, which are noisy.
+    """Symmetric int8 weights (a scale for each channel) and layer inputs, calibrated on the batches, which are noisy.
 
-    The range of an activation is all that it took on them: ranges that cut off more cost agreement. The first and the
-    last layer stay in float32, which wins back most of what quantising costs. Biases stay too: TensorRT wants them so.
-    The bias of the last layer takes up the mean error of the logits (Nagel et al., 2019, section 4.2).
+    Only what goes into a layer is rounded: sums, shortcuts and what a ReLU cuts off stay exact. The range of an input
+    leaves out 2 values in 100,000: the few largest would take more from the steps of all others than they lose. The
+    first and the last layer stay in float32, which wins back most of what quantising costs. Biases stay too: TensorRT
+    wants them so. The bias of the last layer takes up the mean error of the logits (Nagel et al., 2019, section 4.2).
     """
     with tempfile.TemporaryDirectory(dir=target.parent) as folder, silence():
         prepared = Path(folder) / "prepared.onnx"
@@ -90,9 +91,17 @@ def write_int8(source: Path, target: Path, batches: Sequence[Array]) -> None:
             per_channel=True,
             activation_type=QuantType.QInt8,
             weight_type=QuantType.QInt8,
+            op_types_to_quantize=list(_LAYERS),
             nodes_to_exclude=[layers[0], layers[-1]],
-            calibrate_method=CalibrationMethod.MinMax,
-            extra_options={"ActivationSymmetric": True, "WeightSymmetric": True, "QuantizeBias": False},
+            calibrate_method=CalibrationMethod.Percentile,
+            extra_options={
+                "ActivationSymmetric": True,
+                "WeightSymmetric": True,
+                "QuantizeBias": False,
+                "OpTypesToExcludeOutputQuantization": list(_LAYERS),
+                "CalibPercentile": 99.998,
+                "CalibStridedMinMax": 1,  # a batch at a time: all values of all layers would not fit into memory
+            },
         )
     model = onnx.load(target)
     if not any(node.op_type == "QuantizeLinear" for node in model.graph.node):
@@ -112,8 +121,14 @@ def _shift_logits(model: onnx.ModelProto, shift: Array) -> None:
 
 
 class _Batches(CalibrationDataReader):  # type: ignore[misc]  # onnxruntime has no annotations
-    def __init__(self, name: str, batches: Iterable[Array]) -> None:
-        self._name, self._batches = name, iter(batches)
+    def __init__(self, name: str, batches: Sequence[Array]) -> None:
+        self._name, self._all = name, batches
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def set_range(self, start_index: int, end_index: int) -> None:
+        self._batches = iter(self._all[start_index:end_index])
 
     def get_next(self) -> dict[str, Array] | None:
         batch = next(self._batches, None)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ars.bench.run.network import Network, NetworkFile
+from ars.bench.run.result import LOOP
 from ars.engine.algorithms import Plan
 from ars.engine.places import CPU
 from ars.engine.runners import BACKENDS, ENGINE_SUFFIXES, backend_named
@@ -22,9 +23,9 @@ from ars.noise import NoiseKind
 if TYPE_CHECKING:
     from ars.train.smoothing import SmoothedModel
 
-__all__ = ["COMPILED", "LOOP", "TENSORRT", "Candidate", "Work", "engine_candidates", "loop_candidates"]
+__all__ = ["COMPILED", "TENSORRT", "Candidate", "Work", "engine_candidates", "loop_candidates"]
 
-LOOP, COMPILED, TENSORRT = "loop", "compiled", "tensorrt"
+COMPILED, TENSORRT = "compiled", "tensorrt"
 OWN, BOTH = "own", "both"
 
 Array = NDArray[np.float32]

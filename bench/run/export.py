@@ -9,19 +9,18 @@ from ars.bench.run.result import BenchResult, deviation
 
 __all__ = ["EXPORTERS", "HEADS", "cells", "footnote"]
 
-HEADS = ("what", "s/sample", "± deviation", "lowest", "highest", "draws/s", "draws/sample", "relative")
+HEADS = ("what", "s/sample", "± deviation", "lowest", "highest", "draws/s", "draws/sample", "speed-up")
 
 
 def cells(result: BenchResult) -> list[tuple[str, ...]]:
     """The rows of the table, the fastest last; a star marks what was extrapolated from a measured rate."""
-    relative = {one.name: f"{ratio.median:.2f}" for one, ratio in result.ratios()} | {result.fastest.name: "1"}
     rows = []
     for one in sorted(result.measurements, key=lambda one: -float(np.median(one.seconds_per_sample))):
         values = one.seconds_per_sample
         seconds = [_three(v) for v in (float(np.mean(values)), deviation(values), min(values), max(values))]
         seconds[0] += "*" if one.extrapolated else ""
         draws = f"{one.draws_per_second:,.0f}", f"{one.draws_per_sample:,.0f}"
-        rows.append((one.name, *seconds, *draws, relative[one.name]))
+        rows.append((one.name, *seconds, *draws, f"{result.speed_up(one).median:.2f}"))
     return rows
 
 
@@ -57,7 +56,8 @@ def footnote(result: BenchResult) -> str:
     machine = result.environment
     what = f"{result.network}; a sample is {result.n0:,} + {result.n:,} draws; {result.rounds} rounds"
     star = "; * extrapolated from a measured rate" if any(one.extrapolated for one in result.measurements) else ""
-    return f"{what}{star}; {machine['cpu']}, {machine['cores']} cores."
+    over = f"speed-up over {result.baseline.name}, median of the rounds"
+    return f"{what}; {over}{star}; {machine['cpu']}, {machine['cores']} cores."
 
 
 def _html(result: BenchResult) -> str:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ars.bench.run.candidates import COMPILED, LOOP, TENSORRT, Candidate, Work, engine_candidates, loop_candidates
+from ars.bench.run.candidates import COMPILED, TENSORRT, Candidate, Work, engine_candidates, loop_candidates
 from ars.bench.run.environment import describe_machine
 from ars.bench.run.network import Network, open_network
-from ars.bench.run.result import BenchResult, Measurement
+from ars.bench.run.result import LOOP, BenchResult, Measurement
 from ars.bench.timing import interleave
 from ars.data import ImageSize, open_data, select
 from ars.engine.algorithms import Plan

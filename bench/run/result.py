@@ -12,7 +12,10 @@ import numpy as np
 from ars.bench.timing import Ratio, Timings
 from ars.errors import FileError
 
-__all__ = ["FORMAT", "BenchResult", "Measurement", "read_result"]
+__all__ = ["FORMAT", "LOOP", "BenchResult", "Measurement", "read_result"]
+
+LOOP = "loop"
+"""The backend of the field's PyTorch loop."""
 
 FORMAT = 1
 
@@ -76,6 +79,16 @@ class BenchResult:
     def fastest(self) -> Measurement:
         return min(self.measurements, key=lambda one: float(np.median(one.seconds_per_sample)))
 
+    @property
+    def baseline(self) -> Measurement:
+        """What the others are compared with: the field's loop, or else the slowest."""
+        loops = [one for one in self.measurements if one.backend == LOOP]
+        return (loops or sorted(self.measurements, key=lambda one: -float(np.median(one.seconds_per_sample))))[0]
+
+    def speed_up(self, one: Measurement) -> Ratio:
+        """How many times as fast as the baseline a candidate is."""
+        return self.timings.ratio(one.name, self.baseline.name)
+
     def ratios(self) -> list[tuple[Measurement, Ratio]]:
         """How many times as fast the fastest is as each other candidate, the nearest first."""
         others = [one for one in self.measurements if one is not self.fastest]
@@ -91,7 +104,8 @@ class BenchResult:
             stored["draws_per_second"] = one.draws_per_second
             stored |= {"mean": float(np.mean(per_sample)), "deviation": deviation(per_sample)}
             stored |= {"lowest": min(per_sample), "highest": max(per_sample)}
-        fastest = self.fastest.name
+            stored["speed_up"] = dataclasses.asdict(self.speed_up(one))
+        content["baseline"], fastest = self.baseline.name, self.fastest.name
         content["ratios"] = [
             {"faster": fastest, "slower": one.name} | dataclasses.asdict(ratio) for one, ratio in self.ratios()
         ]

@@ -1,6 +1,7 @@
 """What follows from raw times: seconds per sample, ratios, and the files that keep them."""
 
 import csv
+import dataclasses
 import io
 import json
 
@@ -12,11 +13,20 @@ from ars.errors import FileError
 
 
 def measurement(
-    name, seconds, *, draws=1000, inputs=1, extrapolated=True, once=0.0, per_sample=100_100, stopping="fixed"
+    name,
+    seconds,
+    *,
+    backend="openvino",
+    draws=1000,
+    inputs=1,
+    extrapolated=True,
+    once=0.0,
+    per_sample=100_100,
+    stopping="fixed",
 ):
     return Measurement(
         name,
-        "openvino",
+        backend,
         "int8",
         stopping,
         "input",
@@ -32,7 +42,7 @@ def measurement(
     )
 
 
-LOOP = measurement("PyTorch loop", (2.0, 4.0, 2.0))
+LOOP = measurement("PyTorch loop", (2.0, 4.0, 2.0), backend="loop")
 OURS = measurement("ars openvino int8", (1.0, 2.0, 1.0), once=0.5)
 ADAPTIVE = measurement(
     "ars openvino int8 adaptive",
@@ -62,6 +72,16 @@ def test_the_fastest_is_compared_with_each_other_one_the_nearest_first():
     assert RESULT.fastest is ADAPTIVE
     assert [one.name for one, _ in RESULT.ratios()] == [OURS.name, LOOP.name]
     assert RESULT.ratios()[1][1].median == pytest.approx(400.4)
+
+
+def test_every_candidate_has_its_speed_up_over_the_loop_or_over_the_slowest_where_there_is_none():
+    assert RESULT.baseline is LOOP
+    assert RESULT.speed_up(ADAPTIVE).median == pytest.approx(400.4)
+    assert [row[-1] for row in cells(RESULT)] == ["1.00", f"{200.2 / 50.55:.2f}", "400.40"]
+    assert "speed-up over PyTorch loop" in EXPORTERS["markdown"](RESULT)
+    assert json.loads(EXPORTERS["json"](RESULT))["measurements"][2]["speed_up"]["median"] == pytest.approx(400.4)
+    ours = dataclasses.replace(RESULT, measurements=(ADAPTIVE, OURS))
+    assert ours.baseline is OURS
 
 
 def test_a_star_marks_what_was_extrapolated():
