@@ -11,7 +11,7 @@ from ars.bench.run.environment import describe_machine
 from ars.bench.run.network import Network, open_network
 from ars.bench.run.result import LOOP, BenchResult, Measurement
 from ars.bench.timing import interleave
-from ars.data import ImageSize, open_data, select
+from ars.data import ImageSize, open_data
 from ars.engine.algorithms import Plan
 from ars.engine.places import devices_named, open_places
 from ars.engine.runners import BACKENDS
@@ -82,7 +82,7 @@ def measure(
 
 
 def _inputs(network: Network, data: str | None, number: int) -> tuple[np.typing.NDArray[np.float32], ...]:
-    """The first inputs of the data, in the model's number of channels; or one of random pixels."""
+    """So many inputs of the data, spread evenly, in the model's number of channels; or one of random pixels."""
     path = network.files[0].path if network.files else network.trained
     if path is None:
         raise RunError(f"{network.name} has no file of this precision; choose another --precision, or export it")
@@ -93,7 +93,8 @@ def _inputs(network: Network, data: str | None, number: int) -> tuple[np.typing.
         return (np.random.default_rng(0).random(tuple(side or 1 for side in shape), dtype=np.float32),)
     channels = shape[0] if len(shape) == 3 and shape[0] in (1, 3) else None
     source = open_data(data, ImageSize(channels=channels))
-    return tuple(source[idx].x for idx in select(len(source), most=number))
+    number = min(number, len(source))
+    return tuple(source[place * len(source) // number].x for place in range(number))
 
 
 def _measured(candidate: Candidate, seconds: list[float], work: Work) -> Measurement:
