@@ -44,7 +44,7 @@ $(VENV)/base: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("ARS needs Python 3.11 or newer; try make PYTHON=python3.11")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt scikit-build-core nanobind cmake ninja
-	$(call install,cpu train openvino report)
+	$(call install,cpu train openvino report rtx)
 	touch $@
 
 $(VENV)/installed: $(VENV)/base CMakeLists.txt $(NATIVE)

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from ars.data import Dataset, ImageSize, open_data
 from ars.data.pixels import file_sha256
 from ars.engine.algorithms import Plan
@@ -54,13 +56,16 @@ def audit(
         raise StoreError(path, "it holds no certificates", "certify some inputs first")
     found = Audit()
     try:
-        plan = _plan(settings)
-        for record in records:
-            found.differences += _recompute(record, plan, str(settings["family"]))
-            found.recomputed += 1
+        plan, kind = _plan(settings), NoiseKind(str(settings["kind"]))
     except (KeyError, TypeError, ValueError) as error:
         raise StoreError(path, f"its settings are damaged ({error})", "certify again into another store") from error
-    chosen = random.Random(0).sample(records, min(sample, len(records)))
+    for record in records:
+        found.differences += _recompute(record, plan, str(settings["family"]), kind)
+        found.recomputed += 1
+    found.differences += _compare_scales(records, kind, settings.get("sigma"))
+    chosen = random.sample(
+        records, min(sample, len(records))
+    )  # others each time: who alters a record cannot know which
     file = engine or _recorded(path, environment, "engine_file", "--engine")
     source = data or _recorded(path, environment, "data_source", "--data")
     if not Path(file).exists():
@@ -97,7 +102,7 @@ def _plan(settings: Settings) -> Plan:
     return Plan(n0, n, alpha, settings["two_sided"] is True, question)
 
 
-def _recompute(record: Record, plan: Plan, family: str) -> list[str]:
+def _recompute(record: Record, plan: Plan, family: str, kind: NoiseKind) -> list[str]:
     """The certificate once more, from the votes in the record."""
     made = record.certificate
     try:
@@ -108,7 +113,7 @@ def _recompute(record: Record, plan: Plan, family: str) -> list[str]:
             alpha=plan.alpha,
             family=family,
             scale=made.sigma_min,
-            kind=NoiseKind.ISOTROPIC,
+            kind=kind,
             two_sided=plan.two_sided,
             looks=made.looks,
             budget=plan.n,
@@ -117,17 +122,34 @@ def _recompute(record: Record, plan: Plan, family: str) -> list[str]:
         return [f"input {record.idx}: its votes make no certificate ({error})"]
     if plan.question is None and again.n != plan.n:
         return [f"input {record.idx}: it has {again.n} votes, and the plan is {plan.n}"]
+    if (plan.question is None) != (again.stopping == "fixed"):
+        return [f"input {record.idx}: its looks are {list(made.looks)}, which is not how the run stopped its inputs"]
     if record.draws != again.n0 + again.n:
         return [f"input {record.idx}: draws is {record.draws} in the record, and its votes are {again.n0 + again.n}"]
-    # One scale alone says nothing of the map's other values, or of what it depends on.
-    of_the_map = ("scope", "sigma_geomean")
-    return _compare_certificates(record.idx, made, again, "its votes give", without=of_the_map)
+    # The smallest scale alone says nothing of the map's other values.
+    return _compare_certificates(record.idx, made, again, "its votes give", without=("sigma_geomean",))
+
+
+def _compare_scales(records: list[Record], kind: NoiseKind, sigma: object) -> list[str]:
+    """Noise that is the same for all inputs has the same scale in all records, and where that is one number, it."""
+    if kind is NoiseKind.INPUT:
+        return []
+    first = records[0].certificate
+    expected = first.sigma_min if sigma is None else float(np.float32(str(sigma)))
+    return [
+        f"input {record.idx}: sigma_min is {record.certificate.sigma_min} in the record, and the run's is {expected}"
+        for record in records
+        if record.certificate.sigma_min != expected
+    ]
 
 
 def _redraw(records: list[Record], classifier: SmoothedClassifier, data: Dataset, plan: Plan) -> Iterator[list[str]]:
     """The differences of each input that is certified again."""
     by_id, same = {record.idx: record for record in records}, []
     for record in records:
+        if not 0 <= record.idx < len(data):
+            yield [f"input {record.idx}: {data.name} has only {len(data)} inputs"]
+            continue
         example = data[record.idx]
         if (content_sha256(example.x), example.label) == (record.input_sha256, record.label):
             same.append(record.idx)

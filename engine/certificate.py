@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from ars.checks import whole_number
 from ars.engine.bounds import MAX_N, binomial_test, check_alpha, lower_confidence_bound, upper_confidence_bound
-from ars.engine.spending import Look, bounds_at
+from ars.engine.spending import Look, bounds_at, check_looks
 from ars.errors import ArgumentError
 from ars.noise import Family, NoiseKind, Scope, family_named, scale_map
 
@@ -123,6 +123,7 @@ def certificate(
     if looks:
         if looks[-1] != look_at(votes, selected):
             raise ArgumentError("looks", looks[-1], "the last look is at the votes that are counted")
+        check_looks(looks, budget)
         p_a, p_b = bounds_at(looks, budget, alpha, two_sided=two_sided, others=len(others))
     elif two_sided:
         p_a = lower_confidence_bound(votes[selected], n, alpha / 2)

@@ -34,6 +34,7 @@ from ars.engine.results import FORMATS, write_records
 from ars.engine.run import certify_run, check_unchanged, environment_of, read_examples, settings_of
 from ars.engine.selftest import run_checks
 from ars.engine.smoothed import SmoothedClassifier
+from ars.engine.stopping import RADII, Grid
 from ars.engine.store import Store, read_records, stored_batch
 from ars.engine.summary import Summary, summarize
 from ars.errors import DataError, RunError, StoreError
@@ -77,6 +78,8 @@ def certify(
     with model.load(None) as classifier:
         source, ids = data.open(classifier)
         out = out or Path(f"{model.engine.name}.{source.name.replace(':', '-')}.sqlite")
+        if out == Path("-"):
+            raise StoreError(out, "a run store is a file", "give --out a name, and print it with `ars-engine results`")
         if not out.parent.is_dir():
             raise StoreError(out, "it cannot be written (there is no such folder)", "choose another --out")
         # A run that goes on keeps its batch size: it is one of the settings that decide the result.
@@ -109,7 +112,9 @@ def certify(
                 classifier.close()
                 sys.exit(130)
     chosen = set(ids)
-    _print_summary(summarize(record for record in read_records(out) if record.idx in chosen), out, as_json)
+    asked = plan.question.radii if isinstance(plan.question, Grid) else RADII
+    summary = summarize((record for record in read_records(out) if record.idx in chosen), asked)
+    _print_summary(summary, out, as_json, settled_early=isinstance(plan.question, Grid))
 
 
 def _prepare(classifier: SmoothedClassifier, engine: Path, shape: tuple[int, ...], quiet: bool) -> None:
@@ -135,7 +140,7 @@ def _prepare(classifier: SmoothedClassifier, engine: Path, shape: tuple[int, ...
         say(f"{chosen}, the fastest here: {classifier.measured_rate:,.0f} draws/s")
 
 
-def _print_summary(summary: Summary, out: Path, as_json: bool) -> None:
+def _print_summary(summary: Summary, out: Path, as_json: bool, *, settled_early: bool) -> None:
     if summary.nobody:
         click.echo(f"{summary.nobody} draws had logits that are not finite and voted for nobody", err=True)
     if as_json:
@@ -144,10 +149,12 @@ def _print_summary(summary: Summary, out: Path, as_json: bool) -> None:
     click.echo(f"{summary.inputs} inputs certified, {summary.abstained} of them abstained, {summary.draws:,} draws")
     if summary.labelled:
         for radius, share in summary.certified_accuracy.items():
-            click.echo(f"certified accuracy at radius {radius:.2f}  {share:6.1%}")
+            number = f"{radius:.2f}" if radius == round(radius, 2) else str(radius)
+            click.echo(f"certified accuracy at radius {number}  {share:6.1%}")
             if share == 0:
                 break  # and so for every larger radius
-        click.echo(f"average certified radius {format_radius(summary.average_certified_radius)}")
+        least = "at least " if settled_early else ""  # inputs have stopped before their radius was all that it could be
+        click.echo(f"average certified radius {least}{format_radius(summary.average_certified_radius)}")
     click.echo(f"every certificate: ars-engine results {out}")
 
 
@@ -219,7 +226,7 @@ def audit(store: Path, sample: int, engine: Path | None, data: str | None, devic
         click.echo(f"difference: {difference}")
     click.echo(f"{found.recomputed} certificates computed again from their votes, {found.redrawn} drawn again")
     if found.differences:
-        raise RunError(f"{store}: the record does not hold; {len(found.differences)} differences are listed above")
+        raise RunError(f"{store}: the record does not hold; what differs is listed above")
     click.echo("the record holds")
 
 

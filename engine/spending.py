@@ -29,7 +29,7 @@ from typing import NamedTuple
 from ars.engine.bounds import upper_confidence_bound
 from ars.errors import ArgumentError
 
-__all__ = ["Look", "bounds_at", "look_draws", "next_look"]
+__all__ = ["Look", "bounds_at", "check_looks", "look_draws", "next_look"]
 
 RATIO = 1.1
 FIRST_LOOK = 200
@@ -86,12 +86,20 @@ def _parts(n: int) -> dict[int, float]:
     return {draws: (1 - RESERVE_BY_DRAWS) * draws / sum(early) for draws in early} | {last: RESERVE_BY_DRAWS}
 
 
+def check_looks(looks: Sequence[Look], n: int) -> None:
+    """Refuse looks that no input can have had: elsewhere, with some left out, or with votes that were taken back."""
+    if tuple(look.draws for look in looks) != look_draws(n)[: len(looks)]:
+        raise ArgumentError("looks", [look.draws for look in looks], f"a budget of {n} draws is looked at elsewhere")
+    for before, look in itertools.pairwise([Look(0, 0, 0), *looks]):
+        misses = look.draws - look.hits
+        grown = before.hits <= look.hits and before.draws - before.hits <= misses
+        if not grown or not before.runner_up <= look.runner_up <= misses:
+            raise ArgumentError("looks", tuple(look), f"these votes do not follow {tuple(before)}")
+
+
 def bounds_at(looks: Sequence[Look], n: int, alpha: float, *, two_sided: bool, others: int) -> tuple[float, float]:
     """pA from below and pB from above after these looks, for a budget of n draws and that many answers besides the
     selected one. Alpha is divided as at fixed n: in halves if `two_sided`, and the second half among the others."""
-    for look in looks:
-        if not 0 < look.draws <= n:
-            raise ArgumentError("looks", look.draws, f"a budget of {n} draws is not looked at there")
     misses = _rate_bound([(look.draws - look.hits, look.draws) for look in looks], n, alpha / (1 + two_sided))
     p_a = 1 - misses  # the slack of the bound is more than this rounding
     if not two_sided:

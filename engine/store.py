@@ -6,6 +6,7 @@ at a time; any number may read it meanwhile.
 
 import fcntl
 import json
+import math
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping
@@ -16,7 +17,7 @@ from types import TracebackType
 
 from ars.engine.certificate import Certificate
 from ars.engine.spending import Look
-from ars.errors import RunError, StoreError
+from ars.errors import ArsError, RunError, StoreError
 from ars.noise import Scope
 
 __all__ = ["Record", "Settings", "Store", "read_records", "read_settings", "stored_batch"]
@@ -54,6 +55,10 @@ class Record:
     def correct(self) -> bool | None:
         """Whether the certificate is for the right class; unknown without a label."""
         return None if self.label is None else self.certificate.predicted == self.label
+
+
+# Settings that every reader counts on.
+_NEEDED = {"engine": str, "family": str, "kind": str, "n0": int, "n": int, "alpha": float, "seed": int, "batch": int}
 
 
 class Store:
@@ -138,8 +143,14 @@ class Store:
 def read_settings(path: Path) -> tuple[dict[str, object], dict[str, object], list[str] | None]:
     """The settings of a run, the environment that it started in, and the names of its classes."""
     with _reading(path) as database:
-        _, settings, environment, classes = database.execute("SELECT * FROM run").fetchone()
-        return json.loads(settings), json.loads(environment), json.loads(classes)
+        _, *texts = database.execute("SELECT * FROM run").fetchone()
+        settings, environment, classes = map(json.loads, texts)
+        if not isinstance(settings, dict) or not isinstance(environment, dict) or not isinstance(classes, list | None):
+            raise ValueError("its settings are not settings")
+        for name, kind in _NEEDED.items():
+            if not isinstance(settings.get(name), kind):
+                raise ValueError(f"its setting {name} is {settings.get(name)}")
+        return settings, environment, classes
 
 
 def stored_batch(path: Path) -> int | None:
@@ -177,14 +188,29 @@ def read_records(path: Path) -> Iterator[Record]:
                 budget=row["budget"],
                 looks=tuple(Look(*look) for look in json.loads(row["looks"])),
             )
-            yield Record(row["idx"], row["label"], certificate, row["draws"], row["seconds"], row["input_sha256"])
+            record = Record(row["idx"], row["label"], certificate, row["draws"], row["seconds"], row["input_sha256"])
+            _check_record(record)
+            yield record
+
+
+def _check_record(record: Record) -> None:
+    """SQLite takes any value in any column; readers count on these."""
+    made = record.certificate
+    counts = [*made.counts, *(number for look in made.looks for number in look), made.n, made.budget, made.selected]
+    numbers = [made.radius, made.K, made.p_a, made.p_b, made.sigma_min, made.sigma_geomean, record.seconds]
+    whole = len(made.counts) > 1 and all(isinstance(count, int) and count >= 0 for count in counts)
+    sizes = all(isinstance(number, int | float) and number >= 0 for number in numbers)
+    others = isinstance(record.label, int | None) and isinstance(made.predicted, int) and isinstance(record.draws, int)
+    if not (whole and sizes and others and record.draws > 0 and math.isfinite(record.seconds)):
+        raise ValueError(f"the certificate of input {record.idx} is not one")
 
 
 @contextmanager
 def _reading(path: Path) -> Iterator[sqlite3.Connection]:
     """The store, open to be read: also where nothing can be written, and also while a run writes it."""
-    if not path.exists():
-        raise StoreError(path, "there is no such file", "`ars-engine certify --out` writes one")
+    if not path.is_file():
+        problem = "it is a folder" if path.is_dir() else "there is no such file"
+        raise StoreError(path, problem, "`ars-engine certify --out` writes a run store")
     # In WAL mode a reader needs the files beside the store; where they cannot be made, nobody is writing either.
     mode = "mode=ro" if os.access(path.parent, os.W_OK) else "immutable=1"
     try:
@@ -193,6 +219,8 @@ def _reading(path: Path) -> Iterator[sqlite3.Connection]:
                 raise StoreError(path, "it is not a run store", "give a file that `ars-engine certify` wrote")
             database.row_factory = sqlite3.Row
             yield database
+    except ArsError:
+        raise
     except (sqlite3.Error, ValueError, KeyError, IndexError, TypeError) as error:
         raise StoreError(path, f"it is damaged ({error})", "certify again into another store") from error
 
@@ -208,6 +236,8 @@ def _is_store(database: sqlite3.Connection, path: Path, formats: tuple[int, ...]
         (found,) = database.execute("SELECT format FROM run").fetchone()
     except (sqlite3.DatabaseError, TypeError) as error:
         raise StoreError(path, f"it is not a run store ({error})", "choose another file") from error
+    if not isinstance(found, int):
+        raise StoreError(path, "it is damaged (it has no format)", "certify again into another store")
     if found not in formats:
         verb, known = ("reads", READABLE) if found not in READABLE else ("goes on in", formats)
         problem = f"its format is {found}, and this version {verb} {' and '.join(map(str, known))}"

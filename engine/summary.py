@@ -1,6 +1,6 @@
 """What a run says as a whole: certified accuracy by radius, the average certified radius, and its cost."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ars.engine.stopping import RADII
@@ -24,7 +24,8 @@ class Summary:
     seconds: float
 
 
-def summarize(records: Iterable[Record]) -> Summary:
+def summarize(records: Iterable[Record], at: Sequence[float] = RADII) -> Summary:
+    """The summary, with certified accuracy at these radii."""
     records = list(records)
     labelled = [record for record in records if record.label is not None]
     radii = [record.certificate.radius if record.correct else None for record in labelled]
@@ -36,7 +37,7 @@ def summarize(records: Iterable[Record]) -> Summary:
         inputs=len(records),
         labelled=len(labelled),
         abstained=sum(record.certificate.abstained for record in records),
-        certified_accuracy={radius: share(radius) for radius in RADII} if radii else {},
+        certified_accuracy={radius: share(radius) for radius in at} if radii else {},
         average_certified_radius=sum(radius or 0.0 for radius in radii) / len(radii) if radii else 0.0,
         nobody=sum(record.certificate.counts[-1] for record in records),
         draws=sum(record.draws for record in records),

@@ -10,7 +10,14 @@ import pytest
 from click.testing import CliRunner
 from engine_runs import certify, refused, write_manifest
 
+from ars.engine.algorithms import Plan
+from ars.engine.audit import _recompute
+from ars.engine.bounds import lower_confidence_bound
 from ars.engine.cli import main
+from ars.engine.spending import Look, bounds_at
+from ars.engine.stopping import Grid
+from ars.engine.store import read_records
+from ars.noise import GAUSSIAN, NoiseKind
 
 pytestmark = pytest.mark.usefixtures("files")
 
@@ -108,6 +115,50 @@ def test_an_altered_look_is_named():
     change("looks", json.dumps(looks))
     result = refused(audit(), status=1)
     assert "input 3: looks is" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        lambda looks: [],
+        lambda looks: [looks[-1]],
+        lambda looks: [[900, 900, 0], *looks],
+        lambda looks: [[looks[0][0], looks[0][0], 0], *looks[1:]],
+    ],
+    ids=["as if n had been fixed", "only the last", "elsewhere", "more hits than later"],
+)
+def test_looks_that_no_input_can_have_had_are_found_though_all_bounds_follow_from_them(forge):
+    """Such a record is caught without the model, also for inputs that are not drawn again."""
+    certify(*ADAPTIVE, n=20_000)
+    idx = next(idx for idx in range(40) if len(json.loads(stored("looks", idx))) > 3)
+    looks = [Look(*look) for look in forge(json.loads(stored("looks", idx)))]
+    hits, n = json.loads(stored("counts", idx))[stored("selected", idx)], stored("n", idx)
+    p_a = lower_confidence_bound(hits, n, 0.001)
+    if looks:
+        p_a = bounds_at(looks, 20_000, 0.001, two_sided=False, others=3)[0]
+    change("looks", json.dumps(looks), idx)
+    change("p_a", p_a, idx)
+    change("p_b", 1 - p_a, idx)
+    change("K", GAUSSIAN.region(p_a, 1 - p_a), idx)
+    change("radius", GAUSSIAN.radius(p_a, 1 - p_a, stored("sigma_min", idx)), idx)
+    (record,) = (record for record in read_records(Path("run.sqlite")) if record.idx == idx)
+    plan = Plan(100, 20_000, 0.001, False, Grid((0, 0.05, 0.1)))
+    assert _recompute(record, plan, "gaussian", NoiseKind.ISOTROPIC)
+
+
+@pytest.mark.usefixtures("run")
+def test_a_scale_that_is_not_the_runs_is_found_though_the_radius_follows_from_it():
+    for column, value in (("sigma_min", 5.0), ("radius", GAUSSIAN.radius(stored("p_a"), stored("p_b"), 5.0))):
+        change(column, value)
+    result = refused(audit(), status=1)
+    assert "input 3: sigma_min is 5.0 in the record, and the run's is 0.1" in result.stdout
+
+
+@pytest.mark.usefixtures("run")
+def test_an_input_that_the_data_does_not_have_is_named():
+    change("idx", 99_999)
+    result = refused(audit(), status=1)
+    assert "input 99999: data.npz has only 40 inputs" in result.stdout
 
 
 @pytest.mark.usefixtures("run")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ars.engine import spending
 from ars.engine.bounds import MIN_ALPHA, lower_confidence_bound, upper_confidence_bound
-from ars.engine.spending import Look, bounds_at, look_draws, next_look
+from ars.engine.spending import Look, bounds_at, check_looks, look_draws, next_look
 from ars.errors import ArgumentError
 from ars.noise import GAUSSIAN
 
@@ -95,6 +95,21 @@ def test_looks_between_tenths_bound_rare_misses_only():
     assert binary([common, Look(between, between // 2, 0)], n) == binary([common], n)
 
 
-def test_looks_after_the_budget_are_refused():
-    with pytest.raises(ArgumentError, match="a budget of 1000 draws is not looked at there"):
-        binary([Look(1001, 900, 0)], 1000)
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda looks: looks[1:],
+        lambda looks: [*looks[:2], looks[1], *looks[2:]],
+        lambda looks: [looks[0]._replace(draws=looks[0].draws + 1), *looks[1:]],
+        lambda looks: [looks[0]._replace(hits=looks[1].hits + 1), *looks[1:]],
+        lambda looks: [looks[0]._replace(hits=0), *looks[1:]],
+        lambda looks: [looks[0]._replace(runner_up=looks[1].runner_up + 1), *looks[1:]],
+        lambda looks: [*looks[:-1], looks[-1]._replace(runner_up=looks[-1].draws)],
+    ],
+    ids=["left out", "twice", "elsewhere", "hits taken back", "misses taken back", "runner-up", "too many"],
+)
+def test_looks_that_no_input_can_have_had_are_refused(change):
+    looks = [Look(draws, draws * 3 // 4, draws // 5) for draws in look_draws(10_000)[:5]]
+    check_looks(looks, 10_000)
+    with pytest.raises(ArgumentError, match="looks"):
+        check_looks(change(looks), 10_000)

@@ -12,7 +12,18 @@ from ars.engine.summary import summarize
 from ars.errors import RunError, StoreError
 from ars.noise import GAUSSIAN, NoiseKind
 
-SETTINGS = {"engine": "abc", "sigma": 0.5, "n": 1000, "two_sided": False, "seed": 2**64 - 1}
+SETTINGS = {
+    "engine": "abc",
+    "family": "gaussian",
+    "kind": "isotropic",
+    "sigma": 0.5,
+    "n0": 10,
+    "n": 1000,
+    "alpha": 0.001,
+    "two_sided": False,
+    "seed": 2**64 - 1,
+    "batch": 64,
+}
 ENVIRONMENT = {"ars": "0.1"}
 
 
@@ -191,3 +202,61 @@ def test_the_summary_is_what_the_counts_say():
     assert summary.average_certified_radius == pytest.approx(radius / 3)
     assert summary.draws == 4040
     assert summarize([]).certified_accuracy == {}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE certificates SET counts = '[]'",
+        "UPDATE certificates SET counts = '[900, 90, -1]'",
+        "UPDATE certificates SET radius = 'abc'",
+        "UPDATE certificates SET radius = -1",
+        "UPDATE certificates SET draws = 0",
+        "UPDATE certificates SET seconds = 9e999",
+        "UPDATE certificates SET looks = '[[\"a\", 2, 3]]'",
+        "UPDATE certificates SET looks = '5'",
+        "UPDATE certificates SET label = 'cat'",
+        "UPDATE certificates SET scope = 'wide'",
+    ],
+)
+def test_a_certificate_that_is_none_is_one_sentence(tmp_path, damage):
+    path = tmp_path / "run.sqlite"
+    with open_store(path) as store:
+        store.add(record(1))
+    _execute(path, damage)
+    with pytest.raises(StoreError, match=r"run\.sqlite: it is damaged \(.*\); certify again into another store"):
+        list(read_records(path))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE run SET settings = '{}'",
+        "UPDATE run SET settings = '[]'",
+        "UPDATE run SET environment = '5'",
+        "UPDATE run SET classes = '5'",
+        "UPDATE run SET settings = json_set(settings, '$.batch', 'x')",
+    ],
+)
+def test_settings_that_are_none_are_one_sentence(tmp_path, damage):
+    path = tmp_path / "run.sqlite"
+    open_store(path).close()
+    _execute(path, damage)
+    with pytest.raises(StoreError, match=r"run\.sqlite: it is damaged"):
+        read_settings(path)
+
+
+def _execute(path, statement):
+    with sqlite3.connect(path) as database:
+        database.execute(statement)
+    database.close()
+
+
+def test_a_file_that_is_no_store_is_said_to_be_so_once(tmp_path):
+    (tmp_path / "images.npz").write_bytes(b"no database at all" * 100)
+    with pytest.raises(
+        StoreError, match=r"npz: it is not a run store \(file is not a database\); choose another file$"
+    ):
+        read_settings(tmp_path / "images.npz")
+    with pytest.raises(StoreError, match="it is a folder"):
+        read_settings(tmp_path)
