@@ -42,6 +42,8 @@ class CertifyOptions:
 
 def open_model(path: Path) -> Model:
     """A model with a manifest, by any of its files, or by the manifest."""
+    if not path.is_file():
+        raise ModelError(path, "there is no such file", "give an exported model or a run store")
     network = open_network(str(path), path.parent)
     if not network.files:
         raise ModelError(path, "it has not been exported", f"run `ars-export {path}` first")

@@ -189,3 +189,10 @@ def test_bad_input_is_one_sentence(folder, runs, tmp_path, monkeypatch):
     refused(paper(folder / "plain.onnx", "--data", folder / "data.npz", "--folder", "file"), "file: it cannot be made")
     np.savez("plain.npz", x=np.zeros((3, 1, 8, 8), np.float32))
     refused(paper(folder / "plain.onnx", "--data", "plain.npz", "--n", "50", "--batch", "32"), "it has no labels")
+
+
+def test_a_word_that_is_no_file_makes_no_model(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cnn.pt").write_text("precious")
+    refused(paper("cnn", "--data", "data.npz"), "cnn: there is no such file; give an exported model or a run store")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"cnn.pt": "precious"}
