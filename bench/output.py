@@ -2,14 +2,21 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from ars.errors import FileError
+from ars.errors import ArgumentError, FileError
 
-__all__ = ["open_output"]
+__all__ = ["open_output", "refuse_inputs"]
+
+
+def refuse_inputs(output: Path, inputs: Iterable[Path | str]) -> None:
+    """Refuse an output that is the same file as one of the inputs, which it would overwrite."""
+    for given in inputs:
+        if os.path.exists(output) and os.path.exists(given) and os.path.samefile(output, given):
+            raise ArgumentError("output", output, f"it is the same file as the input {given}: give another one")
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from ars.bench.output import open_output
+from ars.bench.output import open_output, refuse_inputs
 from ars.command_line import Command
 
 PATH = click.Path(path_type=Path)
@@ -54,6 +54,7 @@ def paper(
     """
     from ars.bench.paper.write import Inputs, write_tables
 
+    refuse_inputs(output, [*models, *([data] if data else [])])
     inputs = Inputs(data, most, only)
     how = ["--n", str(n), "--backend", backend, *(["--batch", str(batch)] if batch else [])]
     with open_output(output) as file:

@@ -5,7 +5,6 @@ from pathlib import Path
 import click
 
 from ars.command_line import Command
-from ars.errors import ArgumentError
 
 PATH = click.Path(path_type=Path)
 
@@ -28,11 +27,10 @@ def report(
     figures: Path | None,
 ) -> None:
     """Make one self-contained page of run stores: curves, draws, times, inputs, and every certificate."""
-    from ars.bench.output import open_output
+    from ars.bench.output import open_output, refuse_inputs
     from ars.bench.report.write import write_report
 
-    if output.exists() and any(run.exists() and run.samefile(output) for run in runs):
-        raise ArgumentError("output", output, "it is one of the runs: give a file for the page")
+    refuse_inputs(output, [*runs, *bench, *data, *noise])
     with open_output(output) as page:
         written = write_report(runs, page, benches=bench, data=data, noise=noise, only=only, figures=figures)
     certificates = sum(run.summary.inputs for run in written)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ars.bench.output import open_output
+from ars.bench.output import open_output, refuse_inputs
 from ars.command_line import Command
 from ars.engine.algorithms import Plan
 from ars.engine.runners import BACKENDS
@@ -66,6 +66,8 @@ def run(
     from ars.engine.devices.host import usable_cores
 
     wanted = Wanted(backends, precisions)
+    for path in filter(None, exports.values()):
+        refuse_inputs(path, [engine, *([data] if data else [])])
     with ExitStack() as stack:
         files = {
             form: stack.enter_context(open_output(path))

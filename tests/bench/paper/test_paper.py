@@ -196,3 +196,11 @@ def test_a_word_that_is_no_file_makes_no_model(tmp_path, monkeypatch):
     (tmp_path / "cnn.pt").write_text("precious")
     refused(paper("cnn", "--data", "data.npz"), "cnn: there is no such file; give an exported model or a run store")
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"cnn.pt": "precious"}
+
+
+def test_the_tables_never_overwrite_what_they_are_made_of(folder, runs):
+    data, before = folder / "data.npz", (folder / "data.npz").read_bytes()
+    refused(paper(runs[0], "-o", runs[0]), "it is the same file as the input")
+    refused(paper(folder / "plain.onnx", "--data", data, "-o", data), "it is the same file as the input")
+    assert data.read_bytes() == before
+    assert len(read_runs(runs)[0].records) == 60

@@ -174,13 +174,23 @@ def test_figures_are_written_in_three_formats(runs, run_folder, tmp_path):
     assert "isotropic, ACR" in (tmp_path / "figures" / "certified-accuracy-l2.svg").read_text()
 
 
+def test_a_page_never_overwrites_what_it_is_made_of(runs, tmp_path):
+    for name in ("bench.json", "data.npz", "noise.onnx"):
+        (tmp_path / name).write_text("precious")
+    (tmp_path / "link.html").symlink_to(runs[0])
+    refused(report(runs[0], "-o", runs[0]), "it is the same file as the input", "give another one")
+    refused(report(runs[0], "-o", tmp_path / "link.html"), "it is the same file as the input")
+    for option, name in (("--bench", "bench.json"), ("--data", "data.npz"), ("--noise", "noise.onnx")):
+        refused(report(runs[0], option, tmp_path / name, "-o", tmp_path / name), "it is the same file as the input")
+        assert (tmp_path / name).read_text() == "precious"
+
+
 def test_bad_input_is_one_sentence(runs, run_folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     refused(report("no.sqlite"), "no.sqlite: there is no such file")
     refused(report(), "Missing argument")
     refused(report(runs[0], "-o", "no/page.html"), "no/page.html: it cannot be written")
     refused(report(runs[0], "-o", tmp_path), "it is a folder")
-    refused(report(runs[0], "-o", runs[0]), "it is one of the runs")
     refused(report(run_folder / "data.npz"), "data.npz", "not a run store")
     refused(report(runs[0], "--data", "no.npz"), "no.npz: there is no such file")
     np.savez("other.npz", x=np.zeros((3, 1, 8, 8), np.float32))

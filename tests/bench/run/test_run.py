@@ -117,6 +117,13 @@ def test_a_bad_output_path_fails_before_anything_is_measured(tmp_path, monkeypat
     assert not list(tmp_path.iterdir()), "a benchmark that failed leaves no file"
 
 
+def test_an_export_never_overwrites_the_model(tmp_path):
+    model = models.linear(tmp_path / "model.onnx")
+    before = model.read_bytes()
+    refused(run("--engine", model, "--export-json", model), "it is the same file as the input")
+    assert model.read_bytes() == before
+
+
 def test_adaptive_stopping_is_measured_on_real_inputs(network, tmp_path):
     np.savez(tmp_path / "data.npz", x=np.random.default_rng(0).random((5, 1, 28, 28), dtype=np.float32))
     given = ["--data", tmp_path / "data.npz", "--inputs", 3, "--backend", "onnxruntime", "--precision", "fp32"]
