@@ -9,7 +9,7 @@ from typing import TextIO
 
 from ars.errors import ArgumentError, FileError
 
-__all__ = ["open_output", "refuse_inputs"]
+__all__ = ["is_stdout", "open_output", "refuse_inputs"]
 
 
 def refuse_inputs(output: Path, inputs: Iterable[Path | str]) -> None:
@@ -19,22 +19,33 @@ def refuse_inputs(output: Path, inputs: Iterable[Path | str]) -> None:
             raise ArgumentError("output", output, f"it is the same file as the input {given}: give another one")
 
 
+def is_stdout(path: Path) -> bool:
+    return path in (Path("-"), Path("/dev/stdout"))
+
+
 @contextmanager
 def open_output(path: Path) -> Iterator[TextIO]:
-    """A text file that takes its name, and the place of an older one, when all of it is written; `-` is stdout."""
-    if path == Path("-"):
+    """A text file that takes its name, and the place of an older one, when all of it is written. A link stays, and the
+    file that it leads to is written; stdout (`-`) and what is no regular file, like /dev/null, are written directly."""
+    if is_stdout(path):
         yield sys.stdout
         return
-    partial = path.with_name(f"{path.name}.partial")
+    place = Path(os.path.realpath(path))
+    partial = place.with_name(f"{place.name}.partial")
     try:
         if path.is_dir():
             raise IsADirectoryError(0, "it is a folder")
-        file = partial.open("w", encoding="utf-8")
+        direct = path.exists() and not path.is_file()
+        file = (path if direct else partial).open("w", encoding="utf-8")
     except OSError as error:
         raise FileError(path, f"it cannot be written ({error.strerror})", "give another path") from error
+    if direct:
+        with file:
+            yield file
+        return
     try:
         with file:
             yield file
-        os.replace(partial, path)
+        os.replace(partial, place)
     finally:
         partial.unlink(missing_ok=True)
