@@ -9,7 +9,7 @@ from typing import TextIO
 
 from ars.errors import ArgumentError, FileError
 
-__all__ = ["is_stdout", "open_output", "refuse_inputs"]
+__all__ = ["is_stdout", "open_output", "refuse_inputs", "refuse_shared"]
 
 
 def refuse_inputs(output: Path, inputs: Iterable[Path | str]) -> None:
@@ -17,6 +17,16 @@ def refuse_inputs(output: Path, inputs: Iterable[Path | str]) -> None:
     for given in inputs:
         if os.path.exists(output) and os.path.exists(given) and os.path.samefile(output, given):
             raise ArgumentError("output", output, f"it is the same file as the input {given}: give another one")
+
+
+def refuse_shared(outputs: Iterable[Path]) -> None:
+    """Refuse outputs of which one would overwrite another."""
+    places = set()
+    for output in outputs:
+        place = "-" if is_stdout(output) else os.path.realpath(output)
+        if place in places:
+            raise ArgumentError("output", output, "it is given twice: give each output a file of its own")
+        places.add(place)
 
 
 def is_stdout(path: Path) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ars.bench.output import open_output, refuse_inputs
+from ars.bench.output import is_stdout, open_output, refuse_inputs, refuse_shared
 from ars.command_line import Command
 from ars.engine.algorithms import Plan
 from ars.engine.runners import BACKENDS
@@ -66,14 +66,12 @@ def run(
     from ars.engine.devices.host import usable_cores
 
     wanted = Wanted(backends, precisions)
-    for path in filter(None, exports.values()):
+    outputs = {form: path for form in EXPORTERS if (path := exports[f"export_{form}"]) is not None}
+    refuse_shared(outputs.values())
+    for path in outputs.values():
         refuse_inputs(path, [engine, *([data] if data else [])])
     with ExitStack() as stack:
-        files = {
-            form: stack.enter_context(open_output(path))
-            for form in EXPORTERS
-            if (path := exports[f"export_{form}"]) is not None
-        }
+        files = {form: stack.enter_context(open_output(path)) for form, path in outputs.items()}
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         result = measure(
             engine,
@@ -89,6 +87,6 @@ def run(
             threads=threads or usable_cores(),
             device=device,
         )
-        show(result)
+        show(result, to_stderr=any(map(is_stdout, outputs.values())))
         for form, file in files.items():
             file.write(EXPORTERS[form](result))

@@ -72,7 +72,7 @@ def test_a_short_sample_is_measured_whole(tmp_path, monkeypatch):
     models.linear(tmp_path / "model.onnx")
     result = run("--engine", tmp_path / "model.onnx", "--backend", "onnxruntime", "--n", 500, "--export-json", "-")
     assert result.exit_code == 0, result.output
-    (one,) = json.loads(result.stdout[result.stdout.index("\n{") :])["measurements"]
+    (one,) = json.loads(result.stdout)["measurements"]
     assert (one["extrapolated"], one["draws"], one["noise"]) == (False, 600, "isotropic")
 
 
@@ -115,6 +115,28 @@ def test_a_bad_output_path_fails_before_anything_is_measured(tmp_path, monkeypat
     refused(run("--engine", "no.onnx", "--export-csv", "no/b.csv"), "no/b.csv: it cannot be written")
     refused(run("--engine", "no.onnx", "--export-csv", "b.csv"), "no.onnx")
     assert not list(tmp_path.iterdir()), "a benchmark that failed leaves no file"
+
+
+def test_an_export_to_stdout_has_it_alone(tmp_path):
+    models.linear(tmp_path / "model.onnx")
+    given = ["--engine", tmp_path / "model.onnx", "--backend", "onnxruntime", "--backend", "openvino"]
+    result = run(*given, "--export-csv", "-")
+    assert result.exit_code == 0, result.output
+    assert [line.partition(",")[0] for line in result.stdout.splitlines()] == [
+        "name",
+        "ars onnxruntime fp32",
+        "ars openvino fp32",
+    ]
+    assert "s/sample" in result.stderr
+    assert "times as fast as" in result.stderr
+
+
+def test_two_exports_into_one_file_are_refused_before_anything_is_measured(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for other in ("same", "./same", tmp_path / "same"):
+        refused(run("--engine", "no.onnx", "--export-json", "same", "--export-csv", other), "it is given twice")
+    refused(run("--engine", "no.onnx", "--export-json", "-", "--export-csv", "/dev/stdout"), "it is given twice")
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_export_never_overwrites_the_model(tmp_path):
