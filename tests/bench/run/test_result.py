@@ -1,4 +1,4 @@
-"""What follows from raw times: seconds per sample, ratios, and the files that keep them."""
+"""What follows from raw times: seconds per sample, ratios, the table, and the files that keep them."""
 
 import csv
 import dataclasses
@@ -9,6 +9,7 @@ import pytest
 
 from ars.bench.run.export import EXPORTERS, cells
 from ars.bench.run.result import BenchResult, Measurement, read_result
+from ars.bench.run.show import show
 from ars.errors import FileError
 
 
@@ -89,6 +90,17 @@ def test_a_star_marks_what_was_extrapolated():
     assert by_name["PyTorch loop"][1] == "267*"
     assert by_name[ADAPTIVE.name][1] == "0.667"
     assert "* extrapolated" in EXPORTERS["markdown"](RESULT)
+
+
+def test_long_names_are_shown_whole_and_as_they_are(capsys):
+    name = "ars onnxruntime fp32, [bold] of a name :smile: " + "x" * 150
+    ours = dataclasses.replace(OURS, name=name)
+    show(dataclasses.replace(RESULT, network="[red]net", measurements=(LOOP, ours)))
+    shown = capsys.readouterr().out
+    row = next(line for line in shown.splitlines() if name in line)
+    assert row.rstrip("│ ").endswith("3.96"), "its last column is there"
+    assert "…" not in shown
+    assert "[red]net: seconds per sample" in shown
 
 
 def test_json_keeps_every_raw_time_and_is_read_back(tmp_path):
