@@ -7,7 +7,7 @@ from typing import TextIO
 from ars.bench.report.page import render_page
 from ars.bench.report.runs import Run, read_runs
 from ars.bench.report.strips import Strips, choose_inputs, make_strips, recorded_data, recorded_noise
-from ars.bench.run.result import read_result
+from ars.bench.run.result_file import read_result
 from ars.data import Dataset, open_data, select
 from ars.data.pixels import file_sha256
 from ars.errors import ArgumentError, ModelError

@@ -4,15 +4,12 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ars.bench.timing import Ratio, Timings
-from ars.errors import FileError
 
-__all__ = ["FORMAT", "LOOP", "BenchResult", "Measurement", "read_result"]
+__all__ = ["FORMAT", "LOOP", "BenchResult", "Measurement", "deviation"]
 
 LOOP = "loop"
 """The backend of the field's PyTorch loop."""
@@ -115,32 +112,3 @@ class BenchResult:
 def deviation(values: Sequence[float]) -> float:
     """The sample's standard deviation."""
     return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-
-
-def read_result(path: Path) -> BenchResult:
-    """The result in a file that `--export-json` wrote."""
-    fix = "give a file that `ars-bench run --export-json` wrote"
-    try:
-        content: dict[str, Any] = json.loads(path.read_text())
-        if content["format"] != FORMAT:
-            raise FileError(path, f"its format is {content['format']}, and this version reads {FORMAT}", fix)
-        names = {field.name for field in dataclasses.fields(Measurement)}
-        measurements = tuple(
-            Measurement(
-                **{name: value for name, value in one.items() if name in names} | {"seconds": tuple(one["seconds"])}
-            )
-            for one in content["measurements"]
-        )
-        return BenchResult(
-            content["network"],
-            content["n0"],
-            content["n"],
-            content["rounds"],
-            measurements,
-            tuple(content["left_out"]),
-            content["environment"],
-        )
-    except OSError as error:
-        raise FileError(path, f"it cannot be read ({error.strerror})", fix) from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise FileError(path, f"it is not a benchmark ({error!r})", fix) from error

@@ -15,12 +15,17 @@ def write(path, text="new"):
         file.write(text)
 
 
+def fail(path):
+    with open_output(path) as file:
+        file.write("half")
+        raise RuntimeError
+
+
 def test_a_file_takes_the_place_of_an_older_one_only_when_it_is_whole(tmp_path):
     path = tmp_path / "page"
     path.write_text("old")
-    with pytest.raises(RuntimeError), open_output(path) as file:
-        file.write("half")
-        raise RuntimeError
+    with pytest.raises(RuntimeError):
+        fail(path)
     assert path.read_text() == "old"
     write(path)
     assert [(found.name, found.read_text()) for found in tmp_path.iterdir()] == [("page", "new")]

@@ -8,7 +8,8 @@ import json
 import pytest
 
 from ars.bench.run.export import EXPORTERS, cells
-from ars.bench.run.result import BenchResult, Measurement, read_result
+from ars.bench.run.result import BenchResult, Measurement
+from ars.bench.run.result_file import read_result
 from ars.bench.run.show import show
 from ars.errors import FileError
 
@@ -122,9 +123,48 @@ def test_csv_and_markdown_have_a_row_for_each_candidate():
     assert len({line.count("|") - line.count("\\|") for line in lines[:5]}) == 1
 
 
-@pytest.mark.parametrize("text", ["no json", "[]", "{}", '{"format": 99}', '{"format": 1, "measurements": [{}]}'])
-def test_a_file_that_is_no_benchmark_is_refused(tmp_path, text):
+def test_a_file_that_is_no_benchmark_is_refused(tmp_path):
     path = tmp_path / "bench.json"
-    path.write_text(text)
-    with pytest.raises(FileError, match=r"bench\.json"):
+    for text in ("no json", "[]", "{}", "[" * 100_000, '{"format": 1, "measurements": [{}]}'):
+        path.write_text(text)
+        with pytest.raises(FileError, match=r"bench\.json: it is not a benchmark that can be read"):
+            read_result(path)
+    path.write_text('{"format": 99}')
+    with pytest.raises(FileError, match=r"\(its format is 99, and this version reads 1\)"):
         read_result(path)
+
+
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [
+        ("measurements", []),
+        ("measurements", 5),
+        ("network", 5),
+        ("rounds", 0),
+        ("left_out", [5]),
+        ("environment", {}),
+        ("environment", []),
+        ("seconds", []),
+        ("seconds", ["a", 1.0, 1.0]),
+        ("seconds", [float("nan"), 1.0, 1.0]),
+        ("seconds", [0.0, 1.0, 1.0]),
+        ("seconds", [-1.0, 1.0, 1.0]),
+        ("seconds", [1.0, 1.0]),
+        ("seconds", [1e-320, 1.0, 1.0]),
+        ("seconds", "abc"),
+        ("name", None),
+        ("draws", 0),
+        ("draws", 10**400),
+        ("once", float("inf")),
+        ("draws_per_sample", 0),
+        ("name", OURS.name),
+    ],
+)
+def test_a_damaged_value_is_refused_where_it_is_read(tmp_path, where, value):
+    content = json.loads(EXPORTERS["json"](RESULT))
+    (content if where in content else content["measurements"][0])[where] = value
+    path = tmp_path / "bench.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(FileError, match=r"bench\.json: it is not a benchmark that can be read \(") as refusal:
+        read_result(path)
+    assert "Error(" not in str(refusal.value)
