@@ -15,7 +15,7 @@ HEADS = ("what", "s/sample", "± deviation", "lowest", "highest", "draws/s", "dr
 def cells(result: BenchResult) -> list[tuple[str, ...]]:
     """The rows of the table, the fastest last; a star marks what was extrapolated from a measured rate."""
     rows = []
-    for one in sorted(result.measurements, key=lambda one: -float(np.median(one.seconds_per_sample))):
+    for one in result.slowest_first():
         values = one.seconds_per_sample
         seconds = [_three(v) for v in (float(np.mean(values)), deviation(values), min(values), max(values))]
         seconds[0] += "*" if one.extrapolated else ""

@@ -4,6 +4,7 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -67,20 +68,31 @@ class BenchResult:
     environment: dict[str, str | int | float]
     format: int = FORMAT
 
-    @property
+    @cached_property
     def timings(self) -> Timings:
         """Seconds per sample of each candidate, round by round."""
         return Timings({one.name: list(one.seconds_per_sample) for one in self.measurements})
 
-    @property
+    @cached_property
     def fastest(self) -> Measurement:
-        return min(self.measurements, key=lambda one: float(np.median(one.seconds_per_sample)))
+        """The one that no other beats within the rounds, by the median; or, where they beat each other in a circle, the
+        one that is beaten by the least."""
+
+        def worst(one: Measurement) -> float:
+            others = (other for other in self.measurements if other is not one)
+            return min((self.timings.ratio(one.name, other.name).median for other in others), default=1.0)
+
+        return max(self.measurements, key=worst)
 
     @property
     def baseline(self) -> Measurement:
         """What the others are compared with: the field's loop, or else the slowest."""
-        loops = [one for one in self.measurements if one.backend == LOOP]
-        return (loops or sorted(self.measurements, key=lambda one: -float(np.median(one.seconds_per_sample))))[0]
+        loop = next((one for one in self.measurements if one.backend == LOOP), None)
+        return loop or self.slowest_first()[0]
+
+    def slowest_first(self) -> list[Measurement]:
+        """All candidates, the fastest last."""
+        return [*(one for one, _ in reversed(self.ratios())), self.fastest]
 
     def speed_up(self, one: Measurement) -> Ratio:
         """How many times as fast as the baseline a candidate is."""

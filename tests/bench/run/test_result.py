@@ -76,6 +76,21 @@ def test_the_fastest_is_compared_with_each_other_one_the_nearest_first():
     assert RESULT.ratios()[1][1].median == pytest.approx(400.4)
 
 
+def test_the_fastest_wins_within_the_rounds_although_another_has_the_lower_median():
+    steady = measurement("steady", (2.0, 6.0, 4.0), extrapolated=False)
+    quick = measurement("quick", (1.0, 5.0, 5.0), extrapolated=False)
+    result = dataclasses.replace(RESULT, measurements=(steady, quick))
+    assert result.fastest is quick
+    assert [ratio.median for _, ratio in result.ratios()] == [1.2]
+    assert result.baseline is steady
+    assert [row[0] for row in cells(result)] == ["steady", "quick"]
+
+
+def test_a_single_candidate_is_the_fastest_and_the_baseline():
+    result = dataclasses.replace(RESULT, measurements=(OURS,))
+    assert (result.fastest, result.baseline, result.ratios()) == (OURS, OURS, [])
+
+
 def test_every_candidate_has_its_speed_up_over_the_loop_or_over_the_slowest_where_there_is_none():
     assert RESULT.baseline is LOOP
     assert RESULT.speed_up(ADAPTIVE).median == pytest.approx(400.4)
