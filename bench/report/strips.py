@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ars.bench.report.runs import Run
 from ars.data import Dataset, ImageSize, open_data
+from ars.data.images import ImageFolder, OneImage
 from ars.data.pixels import file_sha256
 from ars.engine.devices.host import Host
 from ars.engine.noise_maps import Generated, Isotropic, Maps, NoiseMaps
@@ -25,7 +26,7 @@ from ars.errors import ArsError
 from ars.manifest import Manifest, manifest_beside
 from ars.noise import NoiseKind, family_named
 
-__all__ = ["COPIES", "Strip", "Strips", "choose_inputs", "make_strips", "recorded_data", "recorded_noise"]
+__all__ = ["COPIES", "Strip", "Strips", "choose_inputs", "data_of", "make_strips", "recorded_data", "recorded_noise"]
 
 COPIES = 3
 
@@ -52,17 +53,31 @@ class Strips:
     missing: str | None = None
 
 
-def recorded_data(run: Run) -> Dataset | None:
-    """The data of a run, from where the store says that it came from, if it is still there."""
-    origin, spec = run.environment, run.environment.get("data_source")
-    manifest, classes = _manifest(run), origin.get("classes_file")
-    channels = manifest.shape[0] if manifest and len(manifest.shape) == 3 and manifest.shape[0] in (1, 3) else None
+def data_of(run: Run, spec: str) -> Dataset | None:
+    """The data that `spec` names, read as the run read it; None where the run was not made with it as it is now.
+
+    The store says the size of its images and the file of its classes. Their channels, which only the model knows, are
+    tried.
+    """
+    origin, classes = run.environment, run.environment.get("classes_file")
     resize, crop = (None if origin.get(name) is None else int(str(origin[name])) for name in ("resize", "crop"))
     try:
-        size = ImageSize(resize, crop, channels)
-        return None if spec is None else open_data(str(spec), size, None if classes is None else Path(str(classes)))
+        for channels in (None, 1, 3):
+            size = ImageSize(resize, crop, channels)
+            source = open_data(spec, size, None if classes is None else Path(str(classes)))
+            if source.fingerprint() == run.settings["data"]:
+                return source
+            if not isinstance(source, ImageFolder | OneImage):
+                break  # its channels are what they are
     except (ArsError, OSError):
-        return None
+        pass
+    return None
+
+
+def recorded_data(run: Run) -> Dataset | None:
+    """The data of a run, from where the store says that it came from, if it is still there."""
+    spec = run.environment.get("data_source")
+    return None if spec is None else data_of(run, str(spec))
 
 
 def recorded_noise(run: Run) -> Path | None:
@@ -96,17 +111,16 @@ def choose_inputs(runs: Sequence[Run]) -> list[int]:
     return list(dict.fromkeys(record.idx for record in [*chosen, *others[:1]]))
 
 
-def make_strips(run: Run, inputs: Sequence[int], data: Sequence[Dataset], noise_files: Sequence[Path]) -> Strips:
+def make_strips(run: Run, inputs: Sequence[int], data: Dataset | None, noise_files: Sequence[Path]) -> Strips:
     """The strips of those of the inputs that are certified in a run, from the data and the noise files that it had."""
     records = {record.idx: record for record in run.records}
-    source = next((source for source in data if source.fingerprint() == run.settings["data"]), None)
-    if source is None:
+    if data is None:
         name = run.environment.get("data_name", "the data")
         return Strips(
             (), f"The store keeps certificates, not images: say with --data where {name} is now to see its inputs here."
         )
     try:
-        certified = [(records[idx], source[idx].x) for idx in inputs if idx in records]
+        certified = [(records[idx], data[idx].x) for idx in inputs if idx in records]
         noise = _noise_of(run, noise_files, certified[0][1].ndim) if certified else None
         if certified and noise is None:
             return Strips(

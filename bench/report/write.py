@@ -6,9 +6,9 @@ from typing import TextIO
 
 from ars.bench.report.page import render_page
 from ars.bench.report.runs import Run, read_runs
-from ars.bench.report.strips import Strips, choose_inputs, make_strips, recorded_data, recorded_noise
+from ars.bench.report.strips import Strips, choose_inputs, data_of, make_strips, recorded_data, recorded_noise
 from ars.bench.run.result_file import read_result
-from ars.data import Dataset, open_data, select
+from ars.data import open_data, select
 from ars.data.pixels import file_sha256
 from ars.errors import ArgumentError, ModelError
 
@@ -27,7 +27,7 @@ def write_report(
 ) -> list[Run]:
     """Write the page of these runs and benchmarks, and the runs' figures into the folder `figures`, if one is given."""
     runs, results = read_runs(paths), [read_result(path) for path in benches]
-    strips = strips_of(runs, [open_data(spec) for spec in data], noise, only)
+    strips = strips_of(runs, data, noise, only)
     if figures is not None:
         from ars.bench.report.figures import write_figures
 
@@ -36,21 +36,22 @@ def write_report(
     return runs
 
 
-def strips_of(
-    runs: Sequence[Run], sources: Sequence[Dataset], noise_files: Sequence[Path], only: str | None
-) -> list[Strips]:
+def strips_of(runs: Sequence[Run], specs: Sequence[str], noise_files: Sequence[Path], only: str | None) -> list[Strips]:
     """The strips of each run. What is given and belongs to no run is refused: it is a mistake."""
-    for source in sources:
-        if source.fingerprint() not in [run.settings["data"] for run in runs]:
-            raise ArgumentError("data", source.name, "no run was made with it as it is now")
+    given = {spec: [data_of(run, spec) for run in runs] for spec in specs}
+    for spec, found in given.items():
+        if all(data is None for data in found):
+            raise ArgumentError("data", open_data(spec).name, "no run was made with it as it is now")
     for path in noise_files:
         if not path.exists():
             raise ModelError(path, "there is no such file", "give the noise generator or the maps of a run")
         if file_sha256(path) not in [run.settings.get("maps") or run.settings.get("generator") for run in runs]:
             raise ModelError(path, "no run was made with it as it is now", "give the file that the run was made with")
     strips = []
-    for run in runs:
-        data = [source for source in (*sources, recorded_data(run)) if source is not None]
+    for number, run in enumerate(runs):
+        data = next((found[number] for found in given.values() if found[number] is not None), None)
+        if data is None:
+            data = recorded_data(run)
         noise = [path for path in (*noise_files, recorded_noise(run)) if path is not None]
         if only is None:
             chosen = choose_inputs([other for other in runs if other.settings["data"] == run.settings["data"]])

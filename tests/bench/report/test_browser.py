@@ -10,7 +10,6 @@ from ars.bench.report.page import render_page
 from ars.bench.report.runs import read_runs
 from ars.bench.report.strips import Strips
 from ars.bench.report.write import strips_of
-from ars.data import open_data
 from ars.engine.summary import summarize
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -42,7 +41,7 @@ def browser(tmp_path_factory):
 def page(browser, run_folder, tmp_path_factory):
     """The page of two runs, one of them with 10,000 inputs and with names that are markup, open in the browser."""
     runs = read_runs([run_folder / "isotropic.sqlite", run_folder / "generated.sqlite"])
-    strips = strips_of(runs, [open_data(str(run_folder / "data.npz"))], [run_folder / "noise.onnx"], None)
+    strips = strips_of(runs, [str(run_folder / "data.npz")], [run_folder / "noise.onnx"], None)
     many = tuple(replace(runs[0].records[i % 60], idx=i, draws=100 + i) for i in range(10_000))
     runs[0] = replace(runs[0], records=many, summary=summarize(many), classes=[EVIL, "b", "c"], name=EVIL)
     file = tmp_path_factory.mktemp("page") / "report.html"

@@ -3,12 +3,15 @@
 import html
 import json
 import re
+import shutil
 import sqlite3
 from dataclasses import replace
 
+import models
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from PIL import Image
 
 from ars.bench.cli import main
 from ars.bench.report.page import render_page
@@ -16,7 +19,9 @@ from ars.bench.report.runs import accuracy_curves, draw_histogram, read_runs
 from ars.bench.report.strips import Strips
 from ars.bench.report.write import strips_of
 from ars.data import open_data
+from ars.engine.cli import main as engine
 from ars.engine.store import Store
+from ars.errors import ArgumentError
 
 
 def report(*arguments):
@@ -92,11 +97,11 @@ def test_the_page_has_the_figures_of_the_stores(runs, tmp_path):
 
 def test_the_copies_are_the_draws_that_were_counted(runs, run_folder):
     (isotropic, generated) = read_runs(runs)
-    data = open_data(str(run_folder / "data.npz"))
-    shown = strips_of([isotropic, generated], [data], [run_folder / "noise.onnx"], None)
+    spec = str(run_folder / "data.npz")
+    shown = strips_of([isotropic, generated], [spec], [run_folder / "noise.onnx"], None)
     assert [strip.record.idx for strip in shown[0].strips] == [strip.record.idx for strip in shown[1].strips]
     one = shown[1].strips[0]
-    x = data[one.record.idx].x
+    x = open_data(spec)[one.record.idx].x
     assert np.array_equal(one.scale, np.abs(x) + np.float32(0.1))
     noise = (one.copies - x - one.mean) / one.scale
     assert np.allclose((one.isotropic - x) / one.scale.min(), noise, atol=1e-3), "the same noise with one scale"
@@ -111,13 +116,49 @@ def test_without_the_data_the_page_says_what_to_give(runs, run_folder):
     moved = [replace(run, environment={"data_name": "data.npz", "data_source": "no.npz"}) for run in read_runs(runs)]
     missing = [shown.missing for shown in strips_of(moved, [], [], None)]
     assert all("say with --data where data.npz is" in words for words in missing)
-    shown = strips_of(moved, [open_data(str(run_folder / "data.npz"))], [], None)
+    shown = strips_of(moved, [str(run_folder / "data.npz")], [], None)
     assert shown[0].missing is None
     assert "--noise" in shown[1].missing
 
 
+@pytest.fixture(scope="module")
+def image_run(tmp_path_factory):
+    """A run of a model without a manifest on a folder of colour images, which it takes gray, resized and cropped, with
+    classes from a file: run.sqlite, images/, classes.txt."""
+    folder = tmp_path_factory.mktemp("images")
+    models.linear(folder / "model.onnx", (1, 8, 8))
+    rng = np.random.default_rng(0)
+    for name in ("cat", "dog", "emu"):
+        (folder / "images" / name).mkdir(parents=True)
+        for number in range(3):
+            pixels = rng.integers(0, 256, (12, 14, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(folder / "images" / name / f"{number}.png")
+    (folder / "classes.txt").write_text("emu\ncat\ndog\n")
+    given = ["--engine", folder / "model.onnx", "--sigma", "0.25", "--data", folder / "images", "--resize", 10]
+    how = ["--crop", 8, "--classes", folder / "classes.txt", "--n", 100, "--batch", 64, "--quiet"]
+    words = ["certify", *given, *how, "--out", folder / "run.sqlite"]
+    result = CliRunner().invoke(engine, [str(word) for word in words])
+    assert result.exit_code == 0, result.output
+    return folder
+
+
+def test_images_are_read_again_as_the_run_read_them(image_run, tmp_path):
+    runs = read_runs([image_run / "run.sqlite"])
+    (shown,) = strips_of(runs, [], [], None)
+    assert shown.missing is None
+    assert shown.strips[0].x.shape == (1, 8, 8)
+    moved = tmp_path / "moved"
+    shutil.copytree(image_run / "images", moved)
+    runs = [replace(run, environment=run.environment | {"data_source": "gone"}) for run in runs]
+    assert "say with --data where images is" in strips_of(runs, [], [], None)[0].missing
+    assert len(strips_of(runs, [str(moved)], [], None)[0].strips) == len(shown.strips)
+    (moved / "cat" / "0.png").unlink()
+    with pytest.raises(ArgumentError, match="data = moved is not valid; no run was made with it as it is now"):
+        strips_of(runs, [str(moved)], [], None)
+
+
 def test_inputs_can_be_chosen(runs, run_folder):
-    shown = strips_of(read_runs(runs), [open_data(str(run_folder / "data.npz"))], [run_folder / "noise.onnx"], "7,3")
+    shown = strips_of(read_runs(runs), [str(run_folder / "data.npz")], [run_folder / "noise.onnx"], "7,3")
     assert [strip.record.idx for strip in shown[1].strips] == [7, 3]
 
 
