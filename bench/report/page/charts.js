@@ -1,8 +1,10 @@
 // Charts are drawn for the width at hand, so that their text has the same size on every screen.
 
+let charts = 0;
+
 // A figure with a caption, a drawing that follows the width, and its numbers as a table.
 function chart(caption, description, draw, numbers) {
-  const id = "chart-" + (document.querySelectorAll(".chart").length + 1);
+  const id = "chart-" + ++charts;
   const holder = element("div", {});
   const figure = element("figure", { class: "chart" }, element("figcaption", {}, caption), holder);
   let drawn = 0;
