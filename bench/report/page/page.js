@@ -34,7 +34,7 @@ function stripRows(number, one) {
   const run = RUNS[number];
   const picture = (source, name, ...more) => element("figure", { class: more.length ? "map" : null }, element("img", { src: source, alt: `${name} of input ${one.idx}, ${run.name}` }), element("figcaption", {}, name, ...more));
   const ramp = (kind, low, high) => [element("span", { class: "ramp " + kind }), element("span", { class: "ends" }, element("span", {}, low), element("span", {}, high))];
-  const outcome = one.answer === null ? "abstained" : one.correct === false ? "wrong" : "right";
+  const outcome = one.answer === null ? "abstained" : one.correct === null ? "certified" : one.correct ? "right" : "wrong";
   const answer = one.answer === null ? "abstained" : `${outcome === "wrong" ? "✗ " : ""}${one.answer}, radius ${one.radius}`;
   const about = (...lines) => element("div", { class: "about" }, ...lines);
   const words = (text) => element("p", { class: "fine" }, text);

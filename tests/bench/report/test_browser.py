@@ -182,12 +182,43 @@ def test_nothing_is_logged_and_no_request_leaves_the_page(page):
     assert [one["request"]["url"] for one in sent if one["request"]["url"].startswith(outside)] == []
 
 
-def test_runs_without_labels_have_a_page_too(browser, run_folder, tmp_path):
-    (run,) = read_runs([run_folder / "isotropic.sqlite"])
-    records = tuple(replace(record, label=None) for record in run.records)
-    file = tmp_path / "page.html"
-    file.write_text(render_page([replace(run, records=records, summary=summarize(records))], [Strips(())]))
+def show(browser, runs, strips, file):
+    file.write_text(render_page(runs, strips), encoding="utf-8")
     browser.get(file.as_uri())
+
+
+def with_records(run, change):
+    records = tuple(map(change, run.records))
+    return replace(run, records=records, summary=summarize(records))
+
+
+def test_runs_without_labels_have_a_page_too(browser, run_folder, tmp_path):
+    runs = read_runs([run_folder / "isotropic.sqlite"])
+    (of_run,) = strips_of(runs, [], [], None)
+    unlabelled = with_records(runs[0], lambda record: replace(record, label=None))
+    strips = tuple(replace(strip, record=replace(strip.record, label=None)) for strip in of_run.strips)
+    show(browser, [unlabelled], [Strips(strips)], tmp_path / "page.html")
     assert "Without labels there is no accuracy" in browser.page_source
     assert count(browser, "#table tbody tr") == 50
+    answered = sum(not strip.record.certificate.abstained for strip in strips)
+    assert count(browser, ".about p.certified") == answered > 0, "neither right nor wrong"
     assert browser.get_log("browser") == []
+
+
+def test_charts_of_two_norms_have_names_of_their_own(browser, run_folder, tmp_path):
+    (run,) = read_runs([run_folder / "isotropic.sqlite"])
+    laplace = with_records(run, lambda one: replace(one, certificate=replace(one.certificate, family="laplace")))
+    show(browser, [run, replace(laplace, name="laplace")], [Strips(())] * 2, tmp_path / "page.html")
+    wait_for(browser, "return document.querySelectorAll('#accuracy svg.drawing').length === 2")
+    names = browser.execute_script(
+        "return [...document.querySelectorAll('svg.drawing')].map((svg) => svg.getAttribute('aria-labelledby'))"
+    )
+    assert len(names) == len(set(names)) == 4
+
+
+def test_a_table_of_one_page_has_no_buttons_to_turn_it(browser, run_folder, tmp_path):
+    (run,) = read_runs([run_folder / "isotropic.sqlite"])
+    few = replace(run, records=run.records[:10], summary=summarize(run.records[:10]))
+    for shown, display in ((few, "none"), (run, "flex")):
+        show(browser, [shown], [Strips(())], tmp_path / "page.html")
+        assert browser.execute_script("return getComputedStyle(document.getElementById('pages')).display") == display
