@@ -64,12 +64,8 @@ def accuracy_table(certified: Sequence[Certified]) -> str:
 
 def _accuracy_of_norm(norm: str, certified: Sequence[Certified]) -> str:
     radii = _radii(certified)
-    rows = []
-    for one in sorted(certified, key=lambda one: (one.network, one.data, one.kind, one.sigma0 or 0, one.name)):
-        acr = format_radius(one.run.summary.average_certified_radius)
-        volume = format_radius(one.run.average_volume_radius)
-        rows.append([*_what(one), *_tenths(one.percent(radii)), acr, volume])
-    rows += _best(certified, radii)
+    ordered = sorted(certified, key=lambda one: (one.network, one.data, one.kind, one.sigma0 or 0, one.name))
+    rows = [[*_what(one), *_figures(one, radii)] for one in ordered] + _best(certified, radii)
     text = (
         f"Certified accuracy in percent by {norm} radius, average certified radius (ACR) and average volume-equivalent "
     )
@@ -92,6 +88,14 @@ def _accuracy_of_norm(norm: str, certified: Sequence[Certified]) -> str:
     return text
 
 
+def _figures(one: Certified, radii: Sequence[float]) -> list[str]:
+    """Certified accuracy by radius, and the averages; nothing is known of a run without labels."""
+    if not one.run.summary.labelled:
+        return ["–"] * (len(radii) + 2)
+    acr, volume = one.run.summary.average_certified_radius, one.run.average_volume_radius
+    return [*_tenths(one.percent(radii)), format_radius(acr), format_radius(volume)]
+
+
 _WHAT = ("model", "network", "data", "noise", "sigma0", "scope")
 
 
@@ -105,7 +109,8 @@ def _best(certified: Sequence[Certified], radii: Sequence[float]) -> list[list[s
     """For each network, data and kind of noise with several sigma0: the best at each radius."""
     groups: dict[tuple[str, ...], list[Certified]] = {}
     for one in certified:
-        groups.setdefault((one.network, one.data, one.kind, one.family), []).append(one)
+        if one.run.summary.labelled:
+            groups.setdefault((one.network, one.data, one.kind, one.family), []).append(one)
     rows = []
     for group in groups.values():
         if len(group) > 1:

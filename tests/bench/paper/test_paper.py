@@ -2,6 +2,7 @@
 
 import re
 import sqlite3
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from ars.bench.paper import write as paper_write
 from ars.bench.paper.tables import Certified, accuracy_table
 from ars.bench.report.runs import read_runs
 from ars.command_line import call
+from ars.engine.summary import summarize
 from ars.export.cli import main as export
 from ars.noise import NoiseKind
 from ars.train.batches import Images
@@ -138,6 +140,7 @@ def test_the_same_command_again_goes_on_with_the_same_stores(folder, monkeypatch
     assert second.exit_code == 0, second.output
     assert first.stdout.partition("## The noise")[0] == second.stdout.partition("## The noise")[0]
     assert second.stderr.count("10 of 10 inputs are certified already") == 2
+    refused(paper(folder / "plain.onnx", *given, "--n", "300"), "plain.sqlite", "choose another --folder")
 
 
 def test_run_stores_are_taken_as_they_are_and_the_best_over_sigma_is_a_row(runs):
@@ -152,6 +155,18 @@ def test_run_stores_are_taken_as_they_are_and_the_best_over_sigma_is_a_row(runs)
     assert (best["model"], best["sigma0"]) == ("best of a, b", "0.25, 0.5")
     text = accuracy_table([Certified("a", "net", 0.25, one), Certified("b", "net", 0.5, other)])
     assert "best of" not in text, "kinds of noise are not mixed"
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_run_without_labels_has_no_accuracy(runs):
+    labelled, _ = read_runs(runs)
+    records = tuple(replace(record, label=None) for record in labelled.records)
+    unlabelled = replace(labelled, records=records, summary=summarize(records))
+    text = accuracy_table([Certified("a", "net", 0.25, labelled), Certified("b", "net", 0.5, unlabelled)])
+    one, other = rows(text, "Certified accuracy")
+    assert float(one["0.00"]) > 0
+    assert {other[head] for head in ("0.00", "ACR", "volume")} == {"–"}
+    assert "best of" not in text
 
 
 def test_the_papers_figures_are_labelled_with_their_network_and_data(runs):
