@@ -8,7 +8,7 @@ from ars.bench.report.runs import Run, read_runs
 from ars.bench.run.network import open_network
 from ars.command_line import call
 from ars.engine.cli import certify
-from ars.errors import ModelError
+from ars.errors import InputError, ModelError, StoreError
 from ars.manifest import manifest_beside
 
 __all__ = ["CertifyOptions", "Model", "certify_into", "open_model", "run_of_store"]
@@ -73,7 +73,10 @@ def _arch(trained: Path | None) -> str | None:
 
 def certify_into(store: Path, model: Model, options: CertifyOptions) -> Run:
     """The certificates of a model, in a run store that goes on where it was stopped."""
-    call(certify, "--engine", str(model.file), *options.data, *options.how, "--out", str(store))
+    try:
+        call(certify, "--engine", str(model.file), *options.data, *options.how, "--out", str(store))
+    except StoreError as error:  # its advice is for `ars-engine certify`; here --folder decides where the store is
+        raise InputError(str(error).replace("another --out", "another --folder")) from error
     return run_of_store(store)
 
 
