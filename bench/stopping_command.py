@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 from rich.table import Table
 
@@ -63,6 +64,7 @@ def stopping(
     if store is not None:
         if engine or data:
             raise ArgumentError("run", store, "give either --run, or --engine and --data")
+        _refuse_of_a_model(store)
         votes, origin = _from_store(store, n, most)
     else:
         if engine is None or data is None:
@@ -81,6 +83,18 @@ def stopping(
         click.echo(json.dumps({"votes": origin, "n": n, "measured": facts, "rules": rows}, indent=2))
     else:
         _show(origin, n, votes, outcomes, measured)
+
+
+OF_A_MODEL = ("sigma", "only", "n0", "alpha", "two_sided", "batch", "threads")
+
+
+def _refuse_of_a_model(store: Path) -> None:
+    """Refuse options that decide how a model is certified, where a store says what was."""
+    context = click.get_current_context()
+    given = [name for name in OF_A_MODEL if context.get_parameter_source(name) is not ParameterSource.DEFAULT]
+    if given:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise ArgumentError("run", store, f"its votes are made, so leave out {names}, or give --engine and --data")
 
 
 def _from_store(store: Path, n: int, most: int | None) -> tuple[list[Votes], str]:

@@ -84,6 +84,10 @@ def test_a_model_is_measured_and_a_run_is_replayed(tmp_path, monkeypatch):
         ([], "give --engine and --data, or --run"),
         (["--run", "a.sqlite", "--data", "b"], "give either --run, or --engine and --data"),
         (["--run", "none.sqlite"], "there is no such file"),
+        (["--run", "a.sqlite", "--only", "3"], "its votes are made, so leave out --only, or give --engine and --data"),
+        (["--run", "a.sqlite", "--two-sided", "--alpha", "0.001"], "so leave out --alpha, --two-sided, or"),
+        (["--run", "a.sqlite", "--sigma", "1", "--n0", "9"], "so leave out --sigma, --n0, or"),
+        (["--run", "a.sqlite", "--batch", "9", "--threads", "9"], "so leave out --batch, --threads, or"),
     ],
 )
 def test_wrong_arguments_are_one_sentence(arguments, message):
