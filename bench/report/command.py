@@ -34,4 +34,5 @@ def report(
     with open_output(output) as page:
         written = write_report(runs, page, benches=bench, data=data, noise=noise, only=only, figures=figures)
     certificates = sum(run.summary.inputs for run in written)
-    click.echo(f"{output}: {certificates:,} certificates of {len(written)} runs; open it in a browser", err=True)
+    number = "one run" if len(written) == 1 else f"{len(written)} runs"
+    click.echo(f"{output}: {certificates:,} certificates of {number}; open it in a browser", err=True)
