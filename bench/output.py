@@ -9,7 +9,7 @@ from typing import TextIO
 
 from ars.errors import ArgumentError, FileError
 
-__all__ = ["is_stdout", "open_output", "refuse_inputs", "refuse_shared"]
+__all__ = ["is_stdout", "make_folder", "open_output", "refuse_inputs", "refuse_shared"]
 
 
 def refuse_inputs(output: Path, inputs: Iterable[Path | str]) -> None:
@@ -59,3 +59,13 @@ def open_output(path: Path) -> Iterator[TextIO]:
         os.replace(partial, place)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def make_folder(folder: Path, option: str) -> None:
+    """Make a folder that files can be written in, if it is not there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(folder, f"it cannot be made ({error.strerror})", f"give another {option}") from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise FileError(folder, "it cannot be written", f"give another {option}")

@@ -7,13 +7,14 @@ from typing import TextIO
 
 import numpy as np
 
+from ars.bench.output import make_folder
 from ars.bench.overhead import GENERATOR, ISOTROPIC, time_generator
 from ars.bench.paper.models import CertifyOptions, Model, certify_into, open_model, run_of_store
 from ars.bench.paper.tables import Attacked, Certified, Timed, accuracy_table, attack_table, runtime_table
 from ars.bench.run.environment import describe_machine
 from ars.data import Dataset, ImageSize, open_data, select
 from ars.engine.runners import load_runner
-from ars.errors import ArgumentError, FileError, StoreError
+from ars.errors import ArgumentError, StoreError
 from ars.noise import NoiseKind
 
 __all__ = ["Inputs", "write_tables"]
@@ -51,7 +52,7 @@ def write_tables(
     certified = [_of_store(store) for store in stores]
     attacked = []
     if models:
-        _make(folder)
+        make_folder(folder, "--folder")
     for model in models:
         run = certify_into(folder / f"{model.label}.sqlite", model, CertifyOptions(inputs.words, how))
         one = Certified(model.label, model.arch, model.sigma0, run)
@@ -73,13 +74,6 @@ def _check_names(stores: Sequence[Path], models: Sequence[Model]) -> None:
     for store in stores:
         if not store.exists():
             raise StoreError(store, "there is no such file", "`ars-engine certify --out` writes one")
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError(folder, f"it cannot be made ({error.strerror})", "give another --folder") from error
 
 
 def _of_store(store: Path) -> Certified:

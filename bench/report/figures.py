@@ -9,6 +9,7 @@ import numpy as np
 from ars.bench.report.pictures import map_pictures, photograph
 from ars.bench.report.runs import Run, accuracy_curves, draw_histogram
 from ars.bench.report.strips import COPIES, Strips
+from ars.bench.run.result import BenchResult
 from ars.engine.certificate import format_radius
 from ars.errors import MissingPackage
 from ars.noise import NoiseKind
@@ -40,11 +41,13 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def write_figures(runs: Sequence[Run], strips: Sequence[Strips], folder: Path) -> list[Path]:
-    """Write each figure in each format into the folder; the files."""
-    folder.mkdir(parents=True, exist_ok=True)
+def write_figures(
+    runs: Sequence[Run], strips: Sequence[Strips], benches: Sequence[BenchResult], folder: Path
+) -> list[Path]:
+    """Write each figure in each format into the folder, which is there; the files."""
     with mpl.rc_context(STYLE):
         figures = _accuracy(runs) | {"draws": _draws(runs), "seconds": _seconds(runs)} | _inputs(runs, strips)
+        figures |= {f"benchmark-{number}": _benchmark(bench) for number, bench in enumerate(benches, 1)}
         written = []
         for name, figure in figures.items():
             for form in FORMATS:
@@ -101,12 +104,26 @@ def _draws(runs: Sequence[Run]) -> Any:
 
 
 def _seconds(runs: Sequence[Run]) -> Any:
-    figure = _new(6, 0.7 + 0.4 * len(runs))
-    axes = figure.subplots()
     values = [run.summary.seconds / run.summary.inputs for run in runs]
-    bars = axes.barh(range(len(runs)), values, color=[_color(number) for number in range(len(runs))], height=0.6)
+    return _bars([run.name for run in runs], values, [_color(number) for number in range(len(runs))])
+
+
+def _benchmark(bench: BenchResult) -> Any:
+    """Ours in one colour, and what they are compared with in gray, as on the page."""
+    ordered = bench.slowest_first()
+    names, values = [one.name for one in ordered], [float(np.mean(one.seconds_per_sample)) for one in ordered]
+    figure = _bars(names, values, [COLORS[0 if name.startswith("ars ") else -1] for name in names])
+    figure.axes[0].set_title(_plain(bench.network))
+    return figure
+
+
+def _bars(names: Sequence[str], values: Sequence[float], colors: Sequence[str]) -> Any:
+    """Seconds per sample."""
+    figure = _new(6, 0.7 + 0.4 * len(names))
+    axes = figure.subplots()
+    bars = axes.barh(range(len(names)), values, color=colors, height=0.6)
     axes.bar_label(bars, [f" {value:.3g} s" for value in values])
-    axes.set_yticks(range(len(runs)), [_plain(run.name) for run in runs])
+    axes.set_yticks(range(len(names)), [_plain(name) for name in names])
     axes.set(xlabel="seconds per sample", xlim=(0, 1.15 * max(values)))
     axes.invert_yaxis()
     axes.grid(False, axis="y")

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
+from ars.bench.output import make_folder
 from ars.bench.report.page import render_page
 from ars.bench.report.runs import Run, read_runs
 from ars.bench.report.strips import Strips, choose_inputs, data_of, make_strips, recorded_data, recorded_noise
@@ -25,13 +26,15 @@ def write_report(
     only: str | None = None,
     figures: Path | None = None,
 ) -> list[Run]:
-    """Write the page of these runs and benchmarks, and the runs' figures into the folder `figures`, if one is given."""
+    """Write the page of these runs and benchmarks, and its figures into the folder `figures`, if one is given."""
+    if figures is not None:
+        make_folder(figures, "--figures")
     runs, results = read_runs(paths), [read_result(path) for path in benches]
     strips = strips_of(runs, data, noise, only)
     if figures is not None:
         from ars.bench.report.figures import write_figures
 
-        write_figures(runs, strips, figures)
+        write_figures(runs, strips, results, figures)
     page.write(render_page(runs, strips, results))
     return runs
 

@@ -18,6 +18,7 @@ from ars.bench.report.page import render_page
 from ars.bench.report.runs import accuracy_curves, draw_histogram, read_runs
 from ars.bench.report.strips import Strips
 from ars.bench.report.write import strips_of
+from ars.bench.run.result import BenchResult, Measurement
 from ars.data import open_data
 from ars.engine.cli import main as engine
 from ars.engine.store import Store
@@ -213,6 +214,33 @@ def test_figures_are_written_in_three_formats(runs, run_folder, tmp_path):
     assert written == {f"{name}.{form}" for name in names for form in ("svg", "png", "pdf")}
     assert (tmp_path / "figures" / "draws.pdf").read_bytes().startswith(b"%PDF")
     assert "isotropic, ACR" in (tmp_path / "figures" / "certified-accuracy-l2.svg").read_text()
+
+
+def test_a_benchmark_is_a_figure_too(runs, tmp_path):
+    bench, figures = tmp_path / "bench.json", tmp_path / "figures"
+    loop, ours = (
+        Measurement(name, name, "fp32", "fixed", "input", 64, 2, "ab12", False, 100, 1, 100.0, 0.0, seconds)
+        for name, seconds in (("loop", (2.0, 2.0)), ("ars $x$", (1.0, 1.5)))
+    )
+    result = BenchResult("net$", 10, 90, 2, (loop, ours), (), {"cpu": "x", "cores": 2})
+    bench.write_text(result.as_json())
+    made = report(runs[0], "--bench", bench, "--bench", bench, "--figures", figures, "-o", tmp_path / "page.html")
+    assert made.exit_code == 0, made.output
+    assert (figures / "benchmark-2.pdf").exists()
+    drawn = (figures / "benchmark-1.svg").read_text()
+    assert all(words in drawn for words in ("net$", "ars $x$", "seconds per sample", " 1.25 s"))
+
+
+def test_a_folder_of_figures_that_cannot_be_made_is_found_first(tmp_path):
+    (tmp_path / "file").touch()
+    refused(
+        report("no.sqlite", "--figures", tmp_path / "file", "-o", tmp_path / "page.html"), "file: it cannot be made"
+    )
+
+
+def test_the_closing_line_counts_the_runs(runs, tmp_path):
+    assert "60 certificates of one run;" in report(runs[0], "-o", tmp_path / "page.html").stderr
+    assert "120 certificates of 2 runs;" in report(*runs, "-o", tmp_path / "page.html").stderr
 
 
 def test_a_page_never_overwrites_what_it_is_made_of(runs, tmp_path):
