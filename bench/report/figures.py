@@ -111,9 +111,11 @@ def _seconds(runs: Sequence[Run]) -> Any:
 def _benchmark(bench: BenchResult) -> Any:
     """Ours in one colour, and what they are compared with in gray, as on the page."""
     ordered = bench.slowest_first()
-    names, values = [one.name for one in ordered], [float(np.mean(one.seconds_per_sample)) for one in ordered]
+    names = [one.name + (" *" if one.extrapolated else "") for one in ordered]
+    values = [float(np.mean(one.seconds_per_sample)) for one in ordered]
     figure = _bars(names, values, [COLORS[0 if name.startswith("ars ") else -1] for name in names])
-    figure.axes[0].set_title(_plain(bench.network))
+    star = " (* extrapolated from a measured rate)" if any(one.extrapolated for one in ordered) else ""
+    figure.axes[0].set_title(_plain(bench.network) + star)
     return figure
 
 

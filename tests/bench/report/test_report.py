@@ -219,8 +219,8 @@ def test_figures_are_written_in_three_formats(runs, run_folder, tmp_path):
 def test_a_benchmark_is_a_figure_too(runs, tmp_path):
     bench, figures = tmp_path / "bench.json", tmp_path / "figures"
     loop, ours = (
-        Measurement(name, name, "fp32", "fixed", "input", 64, 2, "ab12", False, 100, 1, 100.0, 0.0, seconds)
-        for name, seconds in (("loop", (2.0, 2.0)), ("ars $x$", (1.0, 1.5)))
+        Measurement(name, name, "fp32", "fixed", "input", 64, 2, "ab12", rate, 100, 1, 100.0, 0.0, seconds)
+        for name, rate, seconds in (("loop", True, (2.0, 2.0)), ("ars $x$", False, (1.0, 1.5)))
     )
     result = BenchResult("net$", 10, 90, 2, (loop, ours), (), {"cpu": "x", "cores": 2})
     bench.write_text(result.as_json())
@@ -228,7 +228,7 @@ def test_a_benchmark_is_a_figure_too(runs, tmp_path):
     assert made.exit_code == 0, made.output
     assert (figures / "benchmark-2.pdf").exists()
     drawn = (figures / "benchmark-1.svg").read_text()
-    assert all(words in drawn for words in ("net$", "ars $x$", "seconds per sample", " 1.25 s"))
+    assert all(words in drawn for words in ("net$ (* extrapolated", "loop *", "ars $x$<", "per sample", " 1.25 s"))
 
 
 def test_a_folder_of_figures_that_cannot_be_made_is_found_first(tmp_path):
