@@ -13,10 +13,11 @@ from ars.bench.run.result import LOOP, BenchResult, Measurement
 from ars.bench.timing import interleave
 from ars.data import ImageSize, open_data
 from ars.engine.algorithms import Plan
+from ars.engine.noise_maps import Isotropic
 from ars.engine.places import devices_named, open_places
 from ars.engine.runners import BACKENDS
 from ars.engine.stopping import Grid
-from ars.errors import RunError, UnknownName
+from ars.errors import ModelError, RunError, UnknownName
 from ars.manifest import PRECISIONS
 
 __all__ = ["Wanted", "measure"]
@@ -41,7 +42,13 @@ class Wanted:
         """By default all but PyTorch inside the engine, which is there to check other runners."""
         return set(self.backends) or {LOOP, COMPILED, TENSORRT, *(backend.name for backend in BACKENDS)} - {"torch"}
 
-    def files_of(self, network: Network) -> Network:
+    def files_of(self, network: Network, engine: str) -> Network:
+        """The network with only these files; `engine` is how the user named it."""
+        known = {file.precision for file in network.files} | ({"fp32"} if network.trained else set())
+        for precision in self.precisions:
+            if precision not in known:
+                fix = f"choose from {', '.join(sorted(known))}, or export it in {precision}"
+                raise ModelError(engine, f"it has no file of --precision {precision}", fix)
         chosen = tuple(file for file in network.files if not self.precisions or file.precision in self.precisions)
         return replace(network, files=chosen)
 
@@ -62,7 +69,10 @@ def measure(
     device: str,
 ) -> BenchResult:
     """The times of all candidates. `folder` is for files that are made on the way."""
-    network = wanted.files_of(open_network(engine, folder))
+    # Refuse here, once, what each candidate would be left out for.
+    Isotropic(sigma)
+    devices_named(device, Path(engine))
+    network = wanted.files_of(open_network(engine, folder), engine)
     left_out: list[str] = []
     with ExitStack() as stack:
         adaptive = None if data is None else replace(plan, question=Grid())
@@ -85,7 +95,7 @@ def _inputs(network: Network, data: str | None, number: int) -> tuple[np.typing.
     """So many inputs of the data, spread evenly, in the model's number of channels; or one of random pixels."""
     path = network.files[0].path if network.files else network.trained
     if path is None:
-        raise RunError(f"{network.name} has no file of this precision; choose another --precision, or export it")
+        raise ModelError(network.name, "it has no file that can be measured", "export it again")
     (place,) = open_places(devices_named(None, path), path, "auto", None)
     shape = place.model.shape
     place.close()

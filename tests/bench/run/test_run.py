@@ -110,6 +110,22 @@ def test_bad_input_is_one_sentence(network, tmp_path, monkeypatch):
     refused(run("--engine", "broken.json"), "broken.json")
 
 
+def test_what_no_candidate_can_take_is_refused_once(network, tmp_path):
+    model = models.linear(tmp_path / "model.onnx")
+    for words, message in (
+        (["--sigma", "-1"], "sigma = -1.0 is not valid; it must be positive and finite"),
+        (
+            ["--precision", "int8"],
+            f"{model}: it has no file of --precision int8; choose from fp32, or export it in int8",
+        ),
+        (["--device", "gpu"], "device = gpu is not valid; it is cpu, cuda:0, or several GPUs"),
+    ):
+        result = run("--engine", model, *words)
+        refused(result, message)
+        assert result.stderr.count(message) == 1
+    refused(run("--engine", network, "--precision", "fp16"), "choose from fp32, int8, or export it in fp16")
+
+
 def test_a_bad_output_path_fails_before_anything_is_measured(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     refused(run("--engine", "no.onnx", "--export-csv", "no/b.csv"), "no/b.csv: it cannot be written")
