@@ -7,7 +7,6 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TextIO
 
 import click
 import numpy as np
@@ -38,6 +37,7 @@ from ars.engine.stopping import RADII, Grid
 from ars.engine.store import Store, read_records, stored_batch
 from ars.engine.summary import Summary, summarize
 from ars.errors import DataError, RunError, StoreError
+from ars.output import open_output, refuse_inputs
 
 quiet_option = click.option("--quiet", is_flag=True, help="No progress and no advice.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -197,11 +197,13 @@ def predict(model: ModelOptions, data: DataOptions, n: int, alpha: float, as_jso
 @main.command()
 @click.argument("store", type=FILE)
 @click.option("--format", "form", type=click.Choice(FORMATS), default="tsv", show_default=True)
-@click.option("-o", "--output", type=click.File("w"), default="-", help="Where to; - is stdout.")
-def results(store: Path, form: str, output: TextIO) -> None:
+@click.option("-o", "--output", type=FILE, default=Path("-"), help="Where to; - is stdout.")
+def results(store: Path, form: str, output: Path) -> None:
     """Print the certificates of a run, the field's own columns first."""
-    for piece in write_records(read_records(store), form):
-        output.write(piece)
+    refuse_inputs(output, [store])
+    with open_output(output) as file:
+        for piece in write_records(read_records(store), form):
+            file.write(piece)
 
 
 @main.command()

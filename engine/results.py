@@ -46,11 +46,15 @@ def _columns(record: Record) -> dict[str, object]:
 
 
 def _separated(records: Iterable[Record], delimiter: str) -> Iterator[str]:
-    yield delimiter.join(COLUMNS) + "\n"
-    for record in records:
-        line = io.StringIO()
-        csv.writer(line, delimiter=delimiter, lineterminator="\n").writerow(_columns(record).values())
-        yield line.getvalue()
+    def line(values: Iterable[object]) -> str:
+        text = io.StringIO()
+        csv.writer(text, delimiter=delimiter, lineterminator="\n").writerow(values)
+        return text.getvalue()
+
+    rows = (line(_columns(record).values()) for record in records)
+    first = next(rows, "")  # a store that cannot be read shows before the first line
+    yield line(COLUMNS) + first
+    yield from rows
 
 
 def _json(records: Iterable[Record]) -> Iterator[str]:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from ars.bench.output import open_output, refuse_inputs
 from ars.command_line import Command
+from ars.output import open_output, refuse_inputs
 
 PATH = click.Path(path_type=Path)
 

@@ -7,7 +7,6 @@ from typing import TextIO
 
 import numpy as np
 
-from ars.bench.output import make_folder
 from ars.bench.overhead import GENERATOR, ISOTROPIC, time_generator
 from ars.bench.paper.models import CertifyOptions, Model, certify_into, open_model, run_of_store
 from ars.bench.paper.tables import Attacked, Certified, Timed, accuracy_table, attack_table, runtime_table
@@ -16,6 +15,7 @@ from ars.data import Dataset, ImageSize, open_data, select
 from ars.engine.runners import load_runner
 from ars.errors import ArgumentError, StoreError
 from ars.noise import NoiseKind
+from ars.output import make_folder
 
 __all__ = ["Inputs", "write_tables"]
 

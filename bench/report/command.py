@@ -27,8 +27,8 @@ def report(
     figures: Path | None,
 ) -> None:
     """Make one self-contained page of run stores: curves, draws, times, inputs, and every certificate."""
-    from ars.bench.output import open_output, refuse_inputs
     from ars.bench.report.write import write_report
+    from ars.output import open_output, refuse_inputs
 
     refuse_inputs(output, [*runs, *bench, *data, *noise])
     with open_output(output) as page:

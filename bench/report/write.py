@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
-from ars.bench.output import make_folder
 from ars.bench.report.page import render_page
 from ars.bench.report.runs import Run, read_runs
 from ars.bench.report.strips import Strips, choose_inputs, data_of, make_strips, recorded_data, recorded_noise
@@ -12,6 +11,7 @@ from ars.bench.run.result_file import read_result
 from ars.data import open_data, select
 from ars.data.pixels import file_sha256
 from ars.errors import ArgumentError, ModelError
+from ars.output import make_folder
 
 __all__ = ["write_report"]
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from ars.bench.output import is_stdout, open_output, refuse_inputs, refuse_shared
 from ars.command_line import Command
 from ars.engine.algorithms import Plan
 from ars.engine.runners import BACKENDS
+from ars.output import is_stdout, open_output, refuse_inputs, refuse_shared
 
 PATH = click.Path(path_type=Path)
 NAMES = ("loop", "compiled", *(backend.name for backend in BACKENDS), "tensorrt")

@@ -15,7 +15,7 @@ import models
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from engine_runs import ENGINE, certify, records, write_manifest
+from engine_runs import ENGINE, certify, records, refused, write_manifest
 from scipy.stats import beta, norm
 
 import ars
@@ -243,3 +243,16 @@ def test_from_python_the_certificate_is_the_same():
         answer = classifier.predict(x[2], n=100)
     assert one == many[2] == records()[2][2]
     assert (len(answer.counts), sum(answer.counts)) == (4, 100)
+
+
+def test_results_never_overwrite_the_store_or_an_older_file_with_nothing(files):
+    assert certify().exit_code == 0
+    refused(CliRunner().invoke(main, ["results", "run.sqlite", "-o", "run.sqlite"]), "the same file as the input")
+    Path("kept.tsv").write_text("older")
+    refused(
+        CliRunner().invoke(main, ["results", "none.sqlite", "-o", "kept.tsv"]), "none.sqlite: there is no such file"
+    )
+    assert Path("kept.tsv").read_text() == "older"
+    refused(CliRunner().invoke(main, ["results", "run.sqlite", "-o", "nowhere/x.tsv"]), "it cannot be written")
+    assert CliRunner().invoke(main, ["results", "run.sqlite", "-o", "kept.tsv"]).exit_code == 0
+    assert Path("kept.tsv").read_text().startswith("idx\tlabel\tpredict\tradius\tcorrect\ttime\t")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ars.bench.output import open_output
 from ars.errors import FileError
+from ars.output import open_output
 
 
 def write(path, text="new"):
