@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from ars.engine.noise_maps import Generated
-from ars.engine.runners import load_generator, load_runner
-from ars.errors import ArgumentError, MissingPackage, ModelError, RunError
+from ars.engine.runners import load_generator, load_runner, one_line
+from ars.errors import ArgumentError, ArsError, MissingPackage, ModelError, RunError
 from ars.export.draft import Draft
 from ars.export.examples import FEWEST, Examples, read_examples
 from ars.export.onnx_files import write_onnx
@@ -83,10 +83,7 @@ def export_model(
         for precision in precisions:
             file = draft.path(f"{source.stem}.{precision}.onnx")
             progress.begin(f"writing {file.name}")
-            if precision == "fp16":
-                write_fp16(classifier, file)
-            else:
-                write_int8(classifier, file, list(to_calibrate.calibration_draws()))
+            _bring_to(precision, classifier, file, to_calibrate, source.path)
             parity = measure(file)
             _check_agreement(file, parity, plan.min_agreement, ADVICE[precision])
             draft.add("classifier", file, precision, parity)
@@ -163,6 +160,20 @@ def _add_noise(source: Source, generator: Path, examples: Examples) -> tuple[Noi
         for start in (0, 1)
     )
     return first, second
+
+
+def _bring_to(precision: str, classifier: Path, file: Path, to_calibrate: NoisyInputs, named: Path) -> None:
+    """Write the classifier in another precision; an error names the user's file."""
+    try:
+        if precision == "fp16":
+            write_fp16(classifier, file, named)
+        else:
+            write_int8(classifier, file, list(to_calibrate.calibration_draws()), named)
+    except (ArsError, OSError, MemoryError):
+        raise
+    except Exception as error:  # the tools for it raise many kinds
+        problem = f"it cannot be brought to {precision} ({one_line(error)})"
+        raise ModelError(named, problem, f"leave {precision} out") from error
 
 
 def _measure(file: Path, reference: str, inputs: NoisyInputs, theirs: Array, progress: ExportProgress) -> Parity:

@@ -2,13 +2,13 @@
 
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from ars.engine.runners import load_runner
 from ars.engine.runners.onnxruntime import OnnxRuntime
@@ -38,12 +38,13 @@ Array = NDArray[np.float32]
 _LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
-def write_fp16(source: Path, target: Path) -> None:
-    """Half weights, compute and input; the last layer and the logits stay in float32."""
-    model = onnx.shape_inference.infer_shapes(onnx.load(source))
-    layers = _name_layers(model, source)
+def write_fp16(source: Path, target: Path, named: Path) -> None:
+    """Half weights, compute and input; the last layer and the logits stay in float32. An error names `named`, the
+    user's file."""
+    model = _only_logits(onnx.shape_inference.infer_shapes(onnx.load(source)))
+    layers = _name_layers(model, named)
     if len(layers) < 2:
-        raise ModelError(source, "it has no layer but the last to bring to halves", "leave fp16 out")
+        raise ModelError(named, "it has no layer but the last to bring to halves", "leave fp16 out")
     graph = model.graph
     first = [node.name for node in graph.node].index(layers[-1])
     body, head = graph.node[:first], graph.node[first:]
@@ -54,12 +55,15 @@ def write_fp16(source: Path, target: Path) -> None:
         half = convert_float_to_float16(
             onnx.utils.Extractor(model).extract_model(inputs, crossing), keep_io_types=crossing
         )
+    for name in inputs:
+        if any(name in node.input for node in head):
+            half.graph.node.append(helper.make_node("Cast", [name], [f"{name}.head"], to=TensorProto.FLOAT))
+            _rename_input(head, name, f"{name}.head")
     taken = {tensor.name for tensor in half.graph.initializer}
     for tensor in graph.initializer:
         if any(tensor.name in node.input for node in head):
             name = f"{tensor.name}.head" if tensor.name in taken else tensor.name
-            for node in head:
-                node.input[:] = [name if each == tensor.name else each for each in node.input]
+            _rename_input(head, tensor.name, name)
             half.graph.initializer.add().CopyFrom(tensor)
             half.graph.initializer[-1].name = name
     half.graph.node.extend(head)
@@ -69,24 +73,29 @@ def write_fp16(source: Path, target: Path) -> None:
     onnx.save(half, target)
 
 
-def write_int8(source: Path, target: Path, batches: Sequence[Array]) -> None:
+def write_int8(source: Path, target: Path, batches: Sequence[Array], named: Path) -> None:
     """Symmetric int8 weights (a scale for each channel) and layer inputs, calibrated on the batches, which are noisy.
 
     Only what goes into a layer is rounded: sums, shortcuts and what a ReLU cuts off stay exact. The range of an input
     leaves out 2 values in 100,000: the few largest would take more from the steps of all others than they lose. The
     first and the last layer stay in float32, which wins back most of what quantising costs. Biases stay too: TensorRT
     wants them so. The bias of the last layer takes up the mean error of the logits (Nagel et al., 2019, section 4.2).
+    An error names `named`, the user's file.
     """
+    exact = OnnxRuntime(source)
+    if exact.fixed_batch is not None:
+        batches = _cut(np.concatenate(batches), exact.fixed_batch)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder, silence():
         prepared = Path(folder) / "prepared.onnx"
-        quant_pre_process(source, prepared, skip_symbolic_shape=True)
+        onnx.save(_only_logits(onnx.load(source)), prepared)
+        quant_pre_process(prepared, prepared, skip_symbolic_shape=True)
         model = onnx.load(prepared)
-        layers = _name_layers(model, source)
+        layers = _name_layers(model, named)
         onnx.save(model, prepared)
         quantize_static(
             prepared,
             target,
-            _Batches(model.graph.input[0].name, batches),
+            _Batches(exact.image.name, batches),
             quant_format=QuantFormat.QDQ,
             per_channel=True,
             activation_type=QuantType.QInt8,
@@ -105,18 +114,38 @@ def write_int8(source: Path, target: Path, batches: Sequence[Array]) -> None:
         )
     model = onnx.load(target)
     if not any(node.op_type == "QuantizeLinear" for node in model.graph.node):
-        raise ModelError(source, "it has no layer but the first and the last to quantise", "leave int8 out")
-    exact, rounded = OnnxRuntime(source), load_runner(target)
+        raise ModelError(named, "it has no layer but the first and the last to quantise", "leave int8 out")
+    rounded = load_runner(target)
     _shift_logits(model, np.concatenate([exact.run(batch) - rounded.run(batch) for batch in batches]).mean(0))
     onnx.save(model, target)
+
+
+def _only_logits(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model without its outputs but the first, and without what makes them: the engine reads no other."""
+    if len(model.graph.output) == 1:
+        return model
+    inputs = [value.name for value in model.graph.input]
+    return onnx.utils.Extractor(model).extract_model(inputs, [model.graph.output[0].name])
+
+
+def _cut(draws: Array, size: int) -> list[Array]:
+    """Batches of that size; the last is filled up with the first draws again."""
+    whole = np.resize(draws, (-(-len(draws) // size) * size, *draws.shape[1:]))
+    return [whole[first : first + size] for first in range(0, len(whole), size)]
+
+
+def _rename_input(nodes: Iterable[onnx.NodeProto], name: str, new: str) -> None:
+    for node in nodes:
+        node.input[:] = [new if each == name else each for each in node.input]
 
 
 def _shift_logits(model: onnx.ModelProto, shift: Array) -> None:
     """Add to the bias of the last layer, where that is what the logits come from."""
     head = next(node for node in model.graph.node if model.graph.output[0].name in node.output)
+    beta = next((attribute.f for attribute in head.attribute if attribute.name == "beta"), 1.0)
     for tensor in model.graph.initializer:
-        if head.op_type == "Gemm" and tensor.name in head.input[2:]:
-            bias = numpy_helper.to_array(tensor) + shift
+        if head.op_type == "Gemm" and tensor.name in head.input[2:] and beta:
+            bias = numpy_helper.to_array(tensor) + shift / beta
             tensor.CopyFrom(numpy_helper.from_array(bias.astype(np.float32), tensor.name))
 
 
@@ -135,11 +164,11 @@ class _Batches(CalibrationDataReader):  # type: ignore[misc]  # onnxruntime has 
         return None if batch is None else {self._name: batch}
 
 
-def _name_layers(model: onnx.ModelProto, source: Path) -> list[str]:
+def _name_layers(model: onnx.ModelProto, named: Path) -> list[str]:
     """The names of the layers with weights, first to last; nodes without a name get one."""
     for number, node in enumerate(model.graph.node):
         node.name = node.name or f"{node.op_type}_{number}"
     layers = [node.name for node in model.graph.node if node.op_type in _LAYERS]
     if not layers:
-        raise ModelError(source, f"it has no layer of {', '.join(_LAYERS)}", "leave it in fp32")
+        raise ModelError(named, f"it has no layer of {', '.join(_LAYERS)}", "leave it in fp32")
     return layers

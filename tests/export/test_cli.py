@@ -201,7 +201,7 @@ def test_an_interrupt_leaves_no_half_written_file(folder, monkeypatch):
     given = write_onnx_model(folder)
     before = {path: path.read_bytes() for path in folder.iterdir()}
 
-    def interrupt(source, target):
+    def interrupt(source, target, named):
         target.write_bytes(b"half")
         raise KeyboardInterrupt
 
@@ -209,6 +209,19 @@ def test_an_interrupt_leaves_no_half_written_file(folder, monkeypatch):
     result = run(*given, "--precision", "fp16")
     assert (result.exit_code, result.stderr.splitlines()[-1]) == (130, "Error: stopped")
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_what_the_tools_cannot_bring_to_a_precision_is_said_of_the_users_file(folder, monkeypatch):
+    given = write_onnx_model(folder)
+
+    def fail(source, target, named):
+        raise IndexError("of\nsome\nkind")
+
+    monkeypatch.setattr(pipeline, "write_fp16", fail)
+    for out in ([], ["-o", "out"]):
+        assert refused(*given, *out, "--precision", "fp16") == (
+            "mine.onnx: it cannot be brought to fp16 (of some kind); leave fp16 out"
+        )
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def test_an_onnx_file_is_kept_as_it_is_and_gets_the_rest(folder):
 def test_an_int8_file_is_labelled_by_what_is_in_it(folder):
     models.resnet(folder / "fp32.onnx", shape=SHAPE, classes=3)
     x = np.random.default_rng(0).random((8, *SHAPE), dtype=np.float32)
-    write_int8(folder / "fp32.onnx", folder / "small.int8.onnx", [x])
+    write_int8(folder / "fp32.onnx", folder / "small.int8.onnx", [x], folder / "fp32.onnx")
     fix = "it is int8 already, and fp32 is made of fp32; give the fp32 model, or --precision int8"
     assert refused("small.int8.onnx", "--precision", "fp32", *OWN) == f"small.int8.onnx: {fix}"
     assert run("small.int8.onnx", *OWN).exit_code == 0

@@ -36,8 +36,8 @@ def classifiers(tmp_path_factory):
     noisy = np.random.default_rng(0).normal(0.5, 0.5, (8, 3, 32, 32)).astype(np.float32)
     for depth in (20, 110):
         fp32 = models.resnet(folder / f"resnet{depth}.fp32.onnx", depth, (3, 32, 32))
-        write_fp16(fp32, folder / f"resnet{depth}.fp16.onnx")
-        write_int8(fp32, folder / f"resnet{depth}.int8.onnx", [noisy])
+        write_fp16(fp32, folder / f"resnet{depth}.fp16.onnx", fp32)
+        write_int8(fp32, folder / f"resnet{depth}.int8.onnx", [noisy], fp32)
     return folder
 
 
