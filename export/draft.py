@@ -7,37 +7,54 @@ comes between two of them, the hashes of the manifest do not fit, and the files 
 import dataclasses
 import os
 import shutil
+import signal
 import tempfile
+import threading
 from pathlib import Path
 from types import TracebackType
 
 from ars.data.pixels import file_sha256
-from ars.errors import ModelError
+from ars.errors import ArsError, ModelError, RunError
 from ars.manifest import EngineBuild, Manifest, ModelFile, Parity
 
 __all__ = ["Draft"]
 
 
 class Draft:
-    """The files that go to a folder. Entering finds out whether they can be written there."""
+    """The files that go to a folder, the manifest of that name among them. Entering finds out whether they can be
+    written there."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, name: str) -> None:
         self.folder = folder
         self.files: list[ModelFile] = []
+        self._name = name
 
     def __enter__(self) -> "Draft":
         try:
+            self._earlier = _read_earlier(self.folder / self._name)
             self.folder.mkdir(parents=True, exist_ok=True)
             self._temporary = tempfile.TemporaryDirectory(dir=self.folder, prefix=".export-")
         except OSError as error:
             fix = "choose another --output"
             raise ModelError(self.folder, f"it cannot be written ({error.strerror})", fix) from error
+        self._before = None
+        if threading.current_thread() is threading.main_thread():
+            # What ends the process from outside ends it as Ctrl-C does, so nothing is left behind.
+            self._before = signal.signal(signal.SIGTERM, signal.default_int_handler)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGTERM, self._before)
         self._temporary.cleanup()
+        own = f"{self._temporary.name}{os.sep}"
+        if isinstance(error, ArsError):  # by the time that it is read, the folder is no more
+            error.args = tuple(str(part).replace(own, "") for part in error.args)
+        elif isinstance(error, OSError) and (error.filename is None or str(error.filename).startswith(own)):
+            problem = f"its files cannot be written ({error.strerror or error})"
+            raise RunError(f"{self.folder}: {problem}; make room there, or choose another --output") from error
 
     def path(self, name: str) -> Path:
         """Where to write a file that will have that name."""
@@ -61,16 +78,17 @@ class Draft:
         """Enter a file in the manifest to be."""
         self.files.append(ModelFile(role, path.name, file_sha256(path), precision, parity, build))
 
-    def publish(self, name: str, manifest: Manifest) -> tuple[list[Path], list[Path]]:
+    def publish(self, manifest: Manifest) -> tuple[list[Path], list[Path]]:
         """Move the files to their place, the manifest, with these files in it, last; what was written and removed.
 
-        Files of an earlier export of this very classifier stay, and stay listed. Those of another model under the same
-        name are removed: left there, they would be refused as files that the manifest does not list.
+        Files of an earlier export of this very classifier, for the same noise, stay, and stay listed. Others under the
+        same name are removed: left there, they would be refused as files that the manifest does not list.
         """
-        final = self.folder / name
-        earlier = _read_earlier(final)
-        kept = _still_valid(earlier, self.files, self.folder)
-        manifest = dataclasses.replace(manifest, files=(*self.files, *kept))
+        name, listed = self._name, () if self._earlier is None else self._earlier.files
+        earlier = listed if self._earlier is not None and self._earlier.noise == manifest.noise else ()
+        files = [_with_parity(file, earlier) for file in self.files]
+        kept = _still_valid(earlier, files, self.folder)
+        manifest = dataclasses.replace(manifest, files=(*files, *kept))
         manifest.write(self.path(name))
         names = [name for name in (*(file.path for file in self.files), name) if self.path(name).exists()]
         for each in names:
@@ -79,19 +97,28 @@ class Draft:
             except OSError as error:
                 problem = f"it cannot be written ({error.strerror})"
                 raise ModelError(self.folder / each, problem, "move it away, or choose another --output") from error
-        stale = [file for file in earlier if manifest.entry(file.path) is None and file.role != "trained"]
+        stale = [file for file in listed if manifest.entry(file.path) is None and file.role != "trained"]
         removed = [self.folder / file.path for file in stale if _is_unchanged(self.folder, file)]
         for path in removed:
             path.unlink()
         return [self.folder / each for each in names], removed
 
 
-def _read_earlier(path: Path) -> tuple[ModelFile, ...]:
-    """What an earlier manifest lists; a file that is none will be written over."""
+def _read_earlier(path: Path) -> Manifest | None:
+    """The manifest of an earlier export; another file in its place is the user's."""
+    if not path.exists():
+        return None
     try:
-        return Manifest.read(path).files
-    except ModelError:
-        return ()
+        return Manifest.read(path)
+    except ArsError as error:
+        problem = "it is not a manifest that this version reads, and an export would overwrite it"
+        raise ModelError(path, problem, "move it away, or choose another --output") from error
+
+
+def _with_parity(file: ModelFile, earlier: tuple[ModelFile, ...]) -> ModelFile:
+    """A file that was not compared now has the parity that it had, where it is the same."""
+    known = (old.parity for old in earlier if (old.path, old.sha256) == (file.path, file.sha256))
+    return dataclasses.replace(file, parity=file.parity or next(known, None))
 
 
 def _still_valid(earlier: tuple[ModelFile, ...], files: list[ModelFile], folder: Path) -> list[ModelFile]:

@@ -60,7 +60,7 @@ def export_model(
     source = open_source(path, own)
     precisions = _choose_precisions(source, plan.precisions)
     examples = _choose_examples(source, plan)
-    with Draft(source.path.parent if folder is None else folder) as draft:
+    with Draft(source.path.parent if folder is None else folder, f"{source.stem}.json") as draft:
         classifier = _write(source, source.classifier, f"{source.stem}.onnx", ["logits"], draft, progress)
         generator = _write(source, source.generator, f"{source.stem}.noise.onnx", ["mean", "scale"], draft, progress)
         to_calibrate, to_compare = _add_noise(source, generator, examples)
@@ -91,9 +91,9 @@ def export_model(
         if flavour is not None:
             _write_engine(*smallest, f"{source.stem}.trt", flavour, plan.build, draft, progress)
         manifest = Manifest(source.shape, source.classes, source.noise, (), training=source.training)
-        written, removed = draft.publish(f"{source.stem}.json", manifest)
+        written, removed = draft.publish(manifest)
     for old in removed:
-        progress.say(f"{old}: removed, it belonged to another model of this name")
+        progress.say(f"{old}: removed, it belonged to another model of this name, or to other noise")
     return written
 
 

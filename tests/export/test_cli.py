@@ -1,6 +1,7 @@
 """`ars-export`: its files compute what torch does, certify without a further word, and come whole or not at all."""
 
 import importlib.util
+import shutil
 
 import models
 import numpy as np
@@ -157,7 +158,7 @@ def test_another_model_of_the_same_name_leaves_no_mix(folder):
     models.resnet(folder / "mine.onnx", shape=SHAPE, classes=3, seed=1)
     assert refused(*given).startswith("mine.onnx: it is not the file that the manifest was written for")
     result = run(*given, "--sigma", "0.5", "--precision", "int8", "--min-agreement", "0.5")
-    assert "mine.fp16.onnx: removed, it belonged to another model of this name" in result.stderr
+    assert "mine.fp16.onnx: removed, it belonged to another model of this name, or to other noise" in result.stderr
     assert {path.name for path in folder.glob("mine*")} == {
         "mine.int8.onnx",
         "mine.json",
@@ -252,6 +253,34 @@ def test_bad_input_is_refused_before_the_work(folder, monkeypatch, arguments, me
     monkeypatch.setattr(pipeline, "write_onnx", lambda *given: pytest.fail("the work has begun"))
     assert refused("model.pt", *arguments).startswith(message)
     assert not list(folder.glob(".export-*"))
+
+
+def test_the_parity_of_a_file_stays_when_a_precision_is_added_through_it(exported, folder):
+    out, *_ = exported
+    shutil.copytree(out, "model")
+    np.savez("data.npz", x=np.random.default_rng(0).random((40, *SHAPE), dtype=np.float32))
+    given = ["--calibration", "data.npz", "--precision", "fp16", "--min-agreement", "0"]
+    before = manifest_beside(folder / "model" / "model.onnx").entry("model.onnx").parity
+    assert run("model/model.onnx", *given).exit_code == 0
+    assert manifest_beside(folder / "model" / "model.fp16.onnx").entry("model.onnx").parity == before
+
+
+def test_what_was_made_for_another_sigma_does_not_stay(folder):
+    models.resnet(folder / "mine.onnx", shape=SHAPE, classes=3)
+    np.savez("data.npz", x=np.random.default_rng(0).random((40, *SHAPE), dtype=np.float32))
+    given = ["mine.onnx", "--calibration", "data.npz", "--min-agreement", "0"]
+    assert run(*given, "--sigma", "0.25", "--precision", "fp16").exit_code == 0
+    result = run(*given, "--sigma", "1")
+    assert "mine.fp16.onnx: removed, it belonged to another model of this name, or to other noise" in result.stderr
+    assert [file.path for file in manifest_beside(folder / "mine.onnx").files] == ["mine.onnx", "mine.noise.onnx"]
+
+
+def test_a_users_own_json_is_not_overwritten(folder, monkeypatch):
+    write_model(folder / "model.pt")
+    (folder / "model.json").write_text('{"mine": 1}')
+    monkeypatch.setattr(pipeline, "write_onnx", lambda *given: pytest.fail("the work has begun"))
+    assert refused("model.pt").startswith("model.json: it is not a manifest that this version reads, and an export")
+    assert (folder / "model.json").read_text() == '{"mine": 1}'
 
 
 def test_without_tensorrt_an_engine_that_is_asked_for_is_refused_and_no_other(folder, monkeypatch):

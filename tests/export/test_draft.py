@@ -1,22 +1,25 @@
 """The files under way: all or nothing, and never a mix of two models."""
 
+import dataclasses
+import signal
+
 import pytest
 
-from ars.errors import ModelError
+from ars.errors import ModelError, RunError
 from ars.export.draft import Draft
-from ars.manifest import EngineBuild, Manifest, NoiseSettings, Profile, manifest_beside
+from ars.manifest import EngineBuild, Manifest, NoiseSettings, Parity, Profile, manifest_beside
 from ars.noise import NoiseKind
 
 EMPTY = Manifest((4,), ("a", "b"), NoiseSettings("gaussian", NoiseKind.ISOTROPIC, 0.5), ())
 
 
-def export(folder, files, precision="fp32"):
+def export(folder, files, precision="fp32", manifest=EMPTY):
     """Publish files by name and content."""
-    with Draft(folder) as draft:
+    with Draft(folder, "m.json") as draft:
         for name, (role, content) in files.items():
             draft.path(name).write_bytes(content)
             draft.add(role, draft.path(name), precision)
-        return draft.publish("m.json", EMPTY)
+        return draft.publish(manifest)
 
 
 FIRST = {"m.onnx": ("classifier", b"one"), "m.int8.onnx": ("classifier", b"one in 8"), "m.noise.onnx": ("noise", b"n")}
@@ -40,7 +43,7 @@ def test_an_export_that_fails_leaves_what_was_there(tmp_path, error):
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
     def fail():
-        with Draft(tmp_path) as draft:
+        with Draft(tmp_path, "m.json") as draft:
             draft.path("m.onnx").write_bytes(b"half of an")
             raise error
 
@@ -65,13 +68,13 @@ def test_files_of_another_model_are_removed(tmp_path):
 
 def test_what_the_user_put_there_is_never_removed(tmp_path):
     (tmp_path / "m.pt").write_bytes(b"trained")
-    with Draft(tmp_path) as draft:
+    with Draft(tmp_path, "m.json") as draft:
         draft.add("trained", tmp_path / "m.pt")
         draft.path("m.onnx").write_bytes(b"one")
         draft.add("classifier", draft.path("m.onnx"))
         draft.path("m.int8.onnx").write_bytes(b"one in 8")
         draft.add("classifier", draft.path("m.int8.onnx"), "int8")
-        draft.publish("m.json", EMPTY)
+        draft.publish(EMPTY)
     (tmp_path / "m.int8.onnx").write_bytes(b"made elsewhere")
     _, removed = export(tmp_path, {"m.onnx": ("classifier", b"two")})
     assert removed == []
@@ -80,7 +83,7 @@ def test_what_the_user_put_there_is_never_removed(tmp_path):
 
 def test_an_engine_of_a_file_that_was_made_anew_is_removed(tmp_path):
     def export_engine():
-        with Draft(tmp_path) as draft:
+        with Draft(tmp_path, "m.json") as draft:
             for name, content in (("m.onnx", b"one"), ("m.int8.onnx", b"8"), ("m.trt", b"plan")):
                 draft.path(name).write_bytes(content)
             draft.add("classifier", draft.path("m.onnx"))
@@ -88,7 +91,7 @@ def test_an_engine_of_a_file_that_was_made_anew_is_removed(tmp_path):
             source = draft.files[-1].sha256
             build = EngineBuild("tensorrt", "11", ("8.6",), Profile(1, 2, 4), "m.int8.onnx", source)
             draft.add("engine", draft.path("m.trt"), "int8", build=build)
-            draft.publish("m.json", EMPTY)
+            draft.publish(EMPTY)
 
     export_engine()
     assert export(tmp_path, {"m.onnx": ("classifier", b"one")})[1] == []
@@ -99,15 +102,57 @@ def test_an_engine_of_a_file_that_was_made_anew_is_removed(tmp_path):
 
 def test_a_file_that_stays_where_it_is_is_not_copied(tmp_path):
     (tmp_path / "mine.onnx").write_bytes(b"mine")
-    with Draft(tmp_path) as here, Draft(tmp_path / "out") as there:
+    with Draft(tmp_path, "m.json") as here, Draft(tmp_path / "out", "m.json") as there:
         assert here.bring(tmp_path / "mine.onnx") == tmp_path / "mine.onnx"
         assert there.bring(tmp_path / "mine.onnx") == there.path("mine.onnx")
 
 
-def test_a_manifest_that_makes_no_sense_is_written_over(tmp_path):
-    (tmp_path / "m.json").write_text("{")
+@pytest.mark.parametrize("content", ["{", "[1, 2]", '{"name": "mine"}', '{"format": 99}'])
+def test_a_file_in_the_place_of_the_manifest_that_is_none_is_not_overwritten(tmp_path, content):
+    (tmp_path / "m.json").write_text(content)
+    with pytest.raises(ModelError, match=r"m.json: it is not a manifest .*; move it away, or choose another --output"):
+        Draft(tmp_path, "m.json").__enter__()
+    assert names(tmp_path) == ["m.json"]
+    assert (tmp_path / "m.json").read_text() == content
+
+
+def test_files_that_were_made_for_other_noise_are_removed(tmp_path):
     export(tmp_path, FIRST)
-    assert manifest_beside(tmp_path / "m.onnx")
+    other = dataclasses.replace(EMPTY, noise=NoiseSettings("gaussian", NoiseKind.ISOTROPIC, 1.0))
+    _, removed = export(tmp_path, {"m.onnx": ("classifier", b"one")}, manifest=other)
+    assert sorted(path.name for path in removed) == ["m.int8.onnx", "m.noise.onnx"]
+    assert [file.path for file in manifest_beside(tmp_path / "m.onnx").files] == ["m.onnx"]
+
+
+def test_a_file_that_is_not_compared_again_keeps_its_parity_while_it_and_the_noise_are_the_same(tmp_path):
+    parity = Parity("torch", "onnxruntime 1", 16, 1024, 1e-7, 1.0, None)
+    (tmp_path / "m.onnx").write_bytes(b"one")
+    other = dataclasses.replace(EMPTY, noise=NoiseSettings("gaussian", NoiseKind.ISOTROPIC, 1.0))
+    for manifest, given, expected in ((EMPTY, parity, parity), (EMPTY, None, parity), (other, None, None)):
+        with Draft(tmp_path, "m.json") as draft:
+            draft.add("classifier", tmp_path / "m.onnx", parity=given)
+            draft.publish(manifest)
+        assert manifest_beside(tmp_path / "m.onnx").entry("m.onnx").parity == expected
+
+
+def test_an_error_names_no_file_of_the_folder_that_is_gone(tmp_path):
+    with pytest.raises(ModelError, match=r"^m\.onnx: it is wrong; mend it$"), Draft(tmp_path, "m.json") as draft:
+        raise ModelError(draft.path("m.onnx"), "it is wrong", "mend it")
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_full_disk_is_said_of_the_folder(tmp_path, named):
+    message = rf"^{tmp_path}: its files cannot be written \(No space left on device\); make room there, or choose another"
+    with pytest.raises(RunError, match=message), Draft(tmp_path, "m.json") as draft:
+        raise OSError(28, "No space left on device", *([str(draft.path("m.onnx"))] if named else []))
+    assert names(tmp_path) == []
+
+
+def test_a_termination_ends_an_export_as_an_interrupt_does(tmp_path):
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt), Draft(tmp_path, "m.json"):
+        signal.raise_signal(signal.SIGTERM)
+    assert (names(tmp_path), signal.getsignal(signal.SIGTERM)) == ([], before)
 
 
 def test_a_folder_that_cannot_be_written_is_found_at_once(tmp_path):
@@ -115,7 +160,7 @@ def test_a_folder_that_cannot_be_written_is_found_at_once(tmp_path):
     with pytest.raises(
         ModelError, match=r"file/out: it cannot be written \(Not a directory\); choose another --output"
     ):
-        Draft(tmp_path / "file" / "out").__enter__()
+        Draft(tmp_path / "file" / "out", "m.json").__enter__()
 
 
 def test_a_folder_in_the_way_of_a_file_is_named(tmp_path):
