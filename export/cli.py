@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from ars.command_line import Command, version_option
-from ars.errors import ArgumentError, MissingPackage
+from ars.errors import MissingPackage
 from ars.manifest import Profile
 
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -33,6 +34,24 @@ def _side(text: str) -> int:
     return int(text)
 
 
+# Options that are of use only where an engine is built.
+ENGINE = (
+    "compute_capability",
+    "min_batch",
+    "opt_batch",
+    "max_batch",
+    "workspace",
+    "timing_cache",
+    "builder_optimization_level",
+)
+
+
+def _for_engine() -> tuple[str, ...]:
+    """Those of them that were given."""
+    source = click.get_current_context().get_parameter_source
+    return tuple(f"--{name.replace('_', '-')}" for name in ENGINE if source(name) is not ParameterSource.DEFAULT)
+
+
 @click.command(cls=Command)
 @version_option
 @click.argument("model", type=FILE, required=False)
@@ -41,6 +60,8 @@ def _side(text: str) -> int:
     "--precision", type=CommaList("fp32,fp16,int8", str), default=(), help="fp32, fp16, int8. Default: the model's."
 )
 @click.option("--calibration", help="Data to calibrate and compare on. Default: a model.pt's own examples.")
+@click.option("--resize", type=click.IntRange(1), help="Bring the shorter side of its images to this.")
+@click.option("--crop", type=click.IntRange(1), help="Then cut this square from their middle.")
 @click.option("--min-agreement", type=float, default=0.98, show_default=True, help="Share of draws, for fp16 and int8.")
 @click.option(
     "--tensorrt", type=click.Choice(["auto", "on", "off"]), default="auto", help="An engine; auto: where a GPU is."
@@ -68,6 +89,8 @@ def main(
     output: Path | None,
     precision: tuple[str, ...],
     calibration: str | None,
+    resize: int | None,
+    crop: int | None,
     min_agreement: float,
     tensorrt: str,
     compute_capability: tuple[str, ...],
@@ -88,16 +111,15 @@ def main(
     for package in ("torch", "onnx", "onnxscript"):
         if importlib.util.find_spec(package) is None:
             raise MissingPackage(package, "train")
+    from ars.data import ImageSize
     from ars.export.pipeline import ExportPlan, export_model
     from ars.export.progress import ExportProgress
     from ars.export.sources import OwnModel
     from ars.export.tensorrt import BuildOptions
 
-    if tensorrt == "off" and (compute_capability or workspace or timing_cache or builder_optimization_level):
-        raise ArgumentError("tensorrt", "off", "--compute-capability and the like are for an engine")
     profile = Profile(min_batch, opt_batch, max_batch)
     build = BuildOptions(profile, compute_capability, workspace, timing_cache, builder_optimization_level)
-    plan = ExportPlan(precision, tensorrt, build, calibration, min_agreement)
+    plan = ExportPlan(precision, tensorrt, build, calibration, min_agreement, ImageSize(resize, crop), _for_engine())
     with ExportProgress(quiet=quiet) as progress:
         written = export_model(model, output, OwnModel(**own), plan, progress)
     for path in written:

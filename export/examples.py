@@ -1,5 +1,6 @@
 """Real inputs with their classes: what INT8 is calibrated on, and what every precision is compared on."""
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,10 +21,11 @@ class Examples:
     """None where some have no class."""
 
 
-def read_examples(spec: str, shape: tuple[int, ...], classes: int) -> Examples:
-    """Examples spread evenly over the data, or a refusal of data that does not fit the model."""
+def read_examples(spec: str, shape: tuple[int, ...], classes: int, size: ImageSize) -> Examples:
+    """Examples spread evenly over the data, images brought to that size; or a refusal of data that does not fit the
+    model."""
     channels = shape[0] if len(shape) == 3 and shape[0] in (1, 3) else None
-    data = open_data(spec, ImageSize(channels=channels))
+    data = open_data(spec, dataclasses.replace(size, channels=channels))
     if len(data) < FEWEST:
         raise DataError(spec, f"it has {len(data)} inputs", f"--calibration needs at least {FEWEST}")
     number = min(len(data), MOST)
@@ -31,7 +33,7 @@ def read_examples(spec: str, shape: tuple[int, ...], classes: int) -> Examples:
     for example in examples:
         if example.x.shape != shape:
             found = f"it has inputs of {_sides(example.x.shape)}, and the model takes {_sides(shape)}"
-            raise DataError(spec, found, "calibrate on inputs of the model's shape")
+            raise DataError(spec, found, "calibrate on inputs of the model's shape, images with --resize and --crop")
         if example.label is not None and not 0 <= example.label < classes:
             problem = f"it has the class {example.label}, and the model's are 0 to {classes - 1}"
             raise DataError(spec, problem, "calibrate on the model's own data")

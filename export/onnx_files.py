@@ -15,7 +15,7 @@ from torch import nn
 
 from ars.errors import ModelError
 
-__all__ = ["MAX_BYTES", "OPSET", "precision_of", "read_onnx", "silence", "write_onnx"]
+__all__ = ["MAX_BYTES", "OPSET", "opset_of", "precision_of", "read_onnx", "silence", "write_onnx"]
 
 OPSET = 18
 # Protocol buffers end at 2 GB, and the hash of a model is that of one file.
@@ -122,13 +122,21 @@ def read_onnx(path: Path) -> onnx.ModelProto:
         raise ModelError(path, "it is larger than 2 GB", "export a smaller model")
     try:
         model = onnx.load(path, load_external_data=False)
+        # First, for the checker looks for the other files in the current folder.
+        if any(tensor.data_location == TensorProto.EXTERNAL for tensor in model.graph.initializer):
+            fix = f"save it in one file: onnx.save(onnx.load({path.name!r}), 'one-file.onnx')"
+            raise ModelError(path, "its weights are in other files, which its hash would not cover", fix)
         onnx.checker.check_model(model)
+    except ModelError:
+        raise
     except Exception as error:  # protobuf and onnx raise many kinds
         raise ModelError(path, f"it is not an ONNX model ({_one_line(str(error))})", "export it again") from error
-    if any(tensor.data_location == TensorProto.EXTERNAL for tensor in model.graph.initializer):
-        fix = f"save it in one file: onnx.save(onnx.load({path.name!r}), 'one-file.onnx')"
-        raise ModelError(path, "its weights are in other files, which its hash would not cover", fix)
     return model
+
+
+def opset_of(model: onnx.ModelProto) -> int:
+    """The version of ONNX's own operators that it uses."""
+    return max((opset.version for opset in model.opset_import if opset.domain in ("", "ai.onnx")), default=OPSET)
 
 
 def precision_of(model: onnx.ModelProto) -> str:

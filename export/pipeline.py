@@ -8,9 +8,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from ars.data import ImageSize
 from ars.engine.noise_maps import Generated
 from ars.engine.runners import load_generator, load_runner, one_line
-from ars.errors import ArgumentError, ArsError, MissingPackage, ModelError, RunError
+from ars.errors import ArgumentError, ArsError, InputError, MissingPackage, ModelError, RunError
 from ars.export.draft import Draft
 from ars.export.examples import FEWEST, Examples, read_examples
 from ars.export.onnx_files import write_onnx
@@ -25,6 +26,8 @@ __all__ = ["ExportPlan", "export_model"]
 
 # What torch and another library compute in float32 differs by rounding only.
 LARGEST_DIFFERENCE = 1e-3
+# Since this version ONNX has a scale for each channel.
+INT8_OPSET = 13
 ADVICE = {
     "fp16": "its values may be too large for halves: leave fp16 out",
     "int8": "try fp16, or more of the model's own data with --calibration",
@@ -43,6 +46,10 @@ class ExportPlan:
     calibration: str | None
     """The data to calibrate and compare on; None is the examples that a model.pt carries."""
     min_agreement: float
+    size: ImageSize
+    """What images of it are brought to."""
+    for_engine: tuple[str, ...]
+    """The options that were given for the engine."""
 
     def __post_init__(self) -> None:
         for precision in self.precisions:
@@ -50,6 +57,9 @@ class ExportPlan:
                 raise ArgumentError("precision", precision, f"it is a list of {', '.join(PRECISIONS)}")
         if not 0 <= self.min_agreement <= 1:
             raise ArgumentError("min-agreement", self.min_agreement, "it is a share, between 0 and 1")
+        for name, value in (("resize", self.size.resize), ("crop", self.size.crop)):
+            if value is not None and self.calibration is None:
+                raise ArgumentError(name, value, "it is for the images of --calibration; leave it out")
 
 
 def export_model(
@@ -100,8 +110,10 @@ def export_model(
 def _choose_flavour(plan: ExportPlan, progress: ExportProgress) -> Flavour | None:
     """The TensorRT to build with, found before the work; None where no engine is built."""
     if plan.tensorrt == "off":
+        _no_engine(plan)
         return None
     if plan.tensorrt == "auto" and local_gpu() is None:
+        _no_engine(plan)
         progress.say("no TensorRT engine: there is no GPU here; --tensorrt on builds one for GPUs elsewhere")
         return None
     try:
@@ -109,10 +121,18 @@ def _choose_flavour(plan: ExportPlan, progress: ExportProgress) -> Flavour | Non
     except MissingPackage as error:
         if plan.tensorrt == "on":
             raise
+        _no_engine(plan)
         progress.say(f"no TensorRT engine: {error}")
         return None
     check_capabilities(flavour, plan.build.compute_capabilities)
     return flavour
+
+
+def _no_engine(plan: ExportPlan) -> None:
+    """Refuse options that would have no use."""
+    if plan.for_engine:
+        problem = f"{plan.for_engine[0]} is for an engine, and with --tensorrt {plan.tensorrt} none is built here"
+        raise InputError(f"{problem}; leave it out, or give --tensorrt on")
 
 
 def _choose_precisions(source: Source, asked: tuple[str, ...]) -> list[str]:
@@ -121,12 +141,15 @@ def _choose_precisions(source: Source, asked: tuple[str, ...]) -> list[str]:
     if others and source.precision != "fp32":
         problem = f"it is {source.precision} already, and {others[0]} is made of fp32"
         raise ModelError(source.path, problem, f"give the fp32 model, or --precision {source.precision}")
+    if "int8" in others and source.opset < INT8_OPSET:
+        problem = f"its opset is {source.opset}, and int8 needs {INT8_OPSET}"
+        raise ModelError(source.path, problem, "export it again with a newer one, or leave int8 out")
     return others
 
 
 def _choose_examples(source: Source, plan: ExportPlan) -> Examples:
     if plan.calibration is not None:
-        return read_examples(plan.calibration, source.shape, len(source.classes))
+        return read_examples(plan.calibration, source.shape, len(source.classes), plan.size)
     if source.examples is None or len(source.examples.x) < FEWEST:
         number = 0 if source.examples is None else len(source.examples.x)
         problem = f"it carries {number} examples, and an export is compared on at least {FEWEST}"

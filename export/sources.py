@@ -1,6 +1,7 @@
 """What is exported: a model.pt of ars-train, or a model of the user's own: an architecture with weights, a TorchScript
 or torch.export file, or an ONNX file, which is kept as it is."""
 
+import math
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,10 +13,11 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from ars.engine.runners import one_line
 from ars.engine.runners.onnxruntime import OnnxRuntime
 from ars.errors import ArgumentError, ArsError, ModelError
 from ars.export.examples import Examples
-from ars.export.onnx_files import precision_of, read_onnx, silence
+from ars.export.onnx_files import OPSET, opset_of, precision_of, read_onnx, silence
 from ars.manifest import NoiseSettings, manifest_beside
 from ars.noise import NoiseKind, family_named, scale_map
 from ars.train.classifiers import Normalize, make_classifier
@@ -41,6 +43,7 @@ class Source:
     run: Callable[[Array], Array]
     """The logits of the model itself, which all that is exported is compared with."""
     precision: str = "fp32"
+    opset: int = OPSET
     examples: Examples | None = None
     training: dict[str, Any] = field(default_factory=dict)
     """How it was trained, where that is known."""
@@ -83,17 +86,29 @@ class OwnModel:
         for name, values in (("pixel-mean", mean), ("pixel-deviation", deviation)):
             if len(values) != channels:
                 raise ArgumentError(name, ",".join(map(str, values)), f"give a number for each of {channels} channels")
-        if not all(value > 0 for value in deviation):
-            raise ArgumentError("pixel-deviation", ",".join(map(str, deviation)), "each must be positive")
+        if not all(map(math.isfinite, mean)):
+            raise ArgumentError("pixel-mean", ",".join(map(str, mean)), "each must be finite")
+        if not all(0 < value < math.inf for value in deviation):
+            raise ArgumentError("pixel-deviation", ",".join(map(str, deviation)), "each must be positive and finite")
         return Normalize(mean, deviation)
 
     def names(self, path: Path, classes: int) -> tuple[str, ...]:
         """The names of so many classes; a single number stands for their count."""
-        given = self.classes or (str(classes),)
-        names = tuple(map(str, range(int(given[0])))) if len(given) == 1 and given[0].isdigit() else given
-        if len(names) != classes:
-            raise ModelError(path, f"it has {classes} classes", f"--classes names {len(names)}")
-        return names
+        count = classes if self.classes is None else self.count(self.classes)
+        if count != classes:
+            raise ModelError(path, f"it has {classes} classes", f"--classes names {count}")
+        if self.classes is None or len(self.classes) < count:
+            return tuple(map(str, range(count)))
+        return self.classes
+
+    @staticmethod
+    def count(classes: tuple[str, ...]) -> int:
+        """How many classes these are; a single number says it."""
+        if len(classes) > 1 or not classes[0].isdecimal():
+            return len(classes)
+        if len(classes[0]) > 6:
+            raise ArgumentError("classes", classes[0], "no classifier has so many")
+        return int(classes[0])
 
 
 def open_source(path: Path | None, own: OwnModel) -> Source:
@@ -109,8 +124,9 @@ def open_source(path: Path | None, own: OwnModel) -> Source:
     kind = _kind_of(path)
     if kind is not None:
         return _open_program(path, kind, own)
+    source = _open_trained(path)
     own.refuse(path, "shape", "classes", "pixel_mean", "pixel_deviation", "sigma", "family")
-    return _open_trained(path)
+    return source
 
 
 def _kind_of(path: Path) -> str | None:
@@ -151,7 +167,7 @@ def _open_architecture(path: Path | None, own: OwnModel) -> Source:
     if own.arch is None or own.weights is None or own.shape is None or own.classes is None:
         raise ArgumentError("arch", own.arch, "it goes with --weights, --shape and --classes")
     noise = own.noise()
-    count = int(own.classes[0]) if len(own.classes) == 1 and own.classes[0].isdigit() else len(own.classes)
+    count = own.count(own.classes)
     if count < 2:
         raise ArgumentError("classes", count, "a classifier has at least two")
     try:
@@ -167,24 +183,16 @@ def _open_architecture(path: Path | None, own: OwnModel) -> Source:
 
 def _open_program(path: Path, kind: str, own: OwnModel) -> Source:
     """A TorchScript file, whose code is TorchScript's and not Python's, or a file of torch.export."""
-    noise, shape = own.noise(), own.shape
+    noise = own.noise()
     try:
         with silence():
-            if kind == "TorchScript":
-                shape = _needed_shape(path, shape)
-                module: nn.Module = _from_torchscript(torch.jit.load(path, map_location="cpu").eval(), shape)
-            else:
-                program = torch.export.load(path)
-                found = tuple(program.example_inputs[0][0].shape[1:]) if program.example_inputs else None
-                if shape is not None and found is not None and shape != found:
-                    raise ModelError(path, f"it takes inputs of {found}", f"--shape says {shape}")
-                shape = _needed_shape(path, shape or found)
-                module = program.module()
-    except ArsError:
-        raise
-    except Exception as error:  # both load many kinds of errors
-        reason = " ".join(str(error).split())[:300]
-        raise ModelError(path, f"{kind} cannot load it ({reason})", "save it again, with this torch") from error
+            loaded = torch.jit.load(path, map_location="cpu") if kind == "TorchScript" else torch.export.load(path)
+    except Exception as error:  # both raise many kinds of errors
+        problem = f"{kind} cannot load it ({one_line(error)})"
+        raise ModelError(path, problem, "save it again, with this torch") from error
+    with silence():
+        open_one = _open_torchscript if kind == "TorchScript" else _open_exported
+        module, shape = open_one(path, loaded, own.shape)
     if own.pixel_mean is not None or own.pixel_deviation is not None:
         module = nn.Sequential(own.normalize(shape[0]), module)
     return _from_module(path, module, shape, own, noise)
@@ -196,25 +204,61 @@ def _needed_shape(path: Path, shape: tuple[int, ...] | None) -> tuple[int, ...]:
     return shape
 
 
-def _from_torchscript(script: torch.jit.ScriptModule, shape: tuple[int, ...]) -> nn.Module:
+def _open_torchscript(path: Path, script: Any, given: tuple[int, ...] | None) -> tuple[nn.Module, tuple[int, ...]]:
     from torch._export.converter import TS2EPConverter  # what torch.onnx itself advises
 
-    module: nn.Module = TS2EPConverter(script, (torch.zeros(2, *shape),)).convert().module()
-    return module
+    shape = _needed_shape(path, given)
+    _count_classes(path, script.eval(), shape)
+    try:
+        module: nn.Module = TS2EPConverter(script, (torch.zeros(2, *shape),)).convert().module()
+    except Exception as error:  # it raises many kinds
+        fix = "save the model with torch.export instead"
+        raise ModelError(path, f"torch.export cannot take its TorchScript ({one_line(error)})", fix) from error
+    return module, shape
+
+
+def _open_exported(path: Path, program: Any, given: tuple[int, ...] | None) -> tuple[nn.Module, tuple[int, ...]]:
+    """The sides of an input stand in the program, as numbers where they are fixed."""
+    first = next(iter(program.graph_signature.user_inputs), None)
+    x = next((node.meta.get("val") for node in program.graph.nodes if node.name == first), None)
+    if not isinstance(x, torch.Tensor) or x.ndim < 2 or not all(isinstance(side, int) for side in x.shape[1:]):
+        raise ModelError(path, "its first input is not a batch of inputs of one shape", "export a classifier of images")
+    if isinstance(x.shape[0], int):
+        fix = "export it with a dynamic batch, torch.export.Dim('n')"
+        raise ModelError(path, "it takes batches of one size only", fix)
+    shape = tuple(x.shape[1:])
+    if given not in (None, shape):
+        raise ModelError(path, f"it takes inputs of {shape}", f"--shape says {given}")
+    return program.module(), shape
+
+
+def _count_classes(path: Path, module: nn.Module, shape: tuple[int, ...]) -> int:
+    """Those of a module that turns a batch of that shape into logits; others are refused."""
+    try:
+        with torch.no_grad():
+            logits = module(torch.zeros(2, *shape))
+    except Exception as error:  # torch raises many kinds for shapes that do not fit
+        sides = ", ".join(map(str, shape))
+        problem = f"it does not take a batch of inputs of {sides} ({_reason(error)})"
+        raise ModelError(path, problem, "give the --shape that it takes") from error
+    if not isinstance(logits, torch.Tensor):
+        raise ModelError(path, f"it gives a {type(logits).__name__}", "it must give logits alone, batch x classes")
+    if logits.ndim != 2 or logits.shape[1] < 2:
+        found = tuple(logits.shape)
+        raise ModelError(path, f"it gives {found} for a batch of 2", "it must be logits of batch x classes")
+    return logits.shape[1]
+
+
+def _reason(error: Exception) -> str:
+    """The last line of what torch says: the lines before it are where in its code it was."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1][:200] if lines else type(error).__name__
 
 
 def _from_module(path: Path, module: nn.Module, shape: tuple[int, ...], own: OwnModel, noise: NoiseSettings) -> Source:
-    run = _run_by_torch(module)
-    try:
-        logits = run(np.zeros((2, *shape), np.float32))
-    except Exception as error:  # torch raises many kinds for shapes that do not fit
-        reason = " ".join(str(error).split())[:200]
-        raise ModelError(path, f"it does not take a batch of {shape} ({reason})", "give another --shape") from error
-    if logits.ndim != 2 or logits.shape[1] < 2:
-        raise ModelError(path, f"it gives {logits.shape} for a batch of 2", "it must be logits of batch x classes")
-    names = own.names(path, logits.shape[1])
+    names = own.names(path, _count_classes(path, module, shape))
     generator = IsotropicNoise(noise.sigma0)
-    return Source(path, path.stem, shape, names, noise, module, generator, run)
+    return Source(path, path.stem, shape, names, noise, module, generator, _run_by_torch(module))
 
 
 def _run_by_torch(module: nn.Module) -> Callable[[Array], Array]:
@@ -228,7 +272,8 @@ def _run_by_torch(module: nn.Module) -> Callable[[Array], Array]:
 
 def _open_onnx(path: Path, own: OwnModel) -> Source:
     own.refuse(path, "shape", "pixel_mean", "pixel_deviation")
-    precision = precision_of(read_onnx(path))
+    model = read_onnx(path)
+    precision, opset = precision_of(model), opset_of(model)
     runner = OnnxRuntime(path)
     if None in runner.shape:
         problem = f"its input has the sides {', '.join(str(side or 'any') for side in runner.shape)}"
@@ -238,7 +283,7 @@ def _open_onnx(path: Path, own: OwnModel) -> Source:
     manifest = manifest_beside(path) if own.sigma is None else None
     if manifest is None:
         names, noise = own.names(path, runner.classes), own.noise()
-        return Source(path, stem, shape, names, noise, path, IsotropicNoise(noise.sigma0), runner.run, precision)
+        return Source(path, stem, shape, names, noise, path, IsotropicNoise(noise.sigma0), runner.run, precision, opset)
     own.refuse(path, "family", "classes")
     generator = manifest.file("noise", path.parent) or IsotropicNoise(manifest.noise.sigma0)
     return Source(
@@ -251,5 +296,6 @@ def _open_onnx(path: Path, own: OwnModel) -> Source:
         generator,
         runner.run,
         precision,
+        opset,
         training=manifest.training,
     )

@@ -1,5 +1,6 @@
 """The base classifiers, by name. The first layer normalises, so inputs and noise are in pixel units."""
 
+import re
 from collections.abc import Callable, Sequence
 
 import torch
@@ -108,7 +109,7 @@ def make_classifier(arch: str, shape: Sequence[int], classes: int, normalize: No
         body = _cnn(channels, classes)
     elif arch == "resnet50":
         body = _resnet50(channels, classes)
-    elif arch.startswith("resnet") and arch.removeprefix("resnet").isdigit():
+    elif re.fullmatch("resnet[0-9]{1,4}", arch):
         body = _cifar_resnet(int(arch.removeprefix("resnet")), channels, classes)
     else:
         raise UnknownName("architecture", arch, ["cnn", "resnet20", "resnet32", "resnet56", "resnet110", "resnet50"])

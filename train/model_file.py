@@ -128,7 +128,8 @@ def read_model_file(path: Path, data: bytes | None = None) -> tuple[ModelSetting
     """The settings and the rest of a model.pt."""
     content = _load(path, data)
     if not isinstance(content, dict) or "format" not in content:
-        raise ModelError(path, "it is not a model of ars-train", "give its weights with --init")
+        fix = "give weights to ars-train with --init, or to ars-export with --arch and --weights"
+        raise ModelError(path, "it is not a model of ars-train", fix)
     if content["format"] != FORMAT:
         raise ModelError(path, f"its format is {content['format']}, and this version reads {FORMAT}", "update ARS")
     missing = [name for name in ("settings", "weights", "training", "examples", "state") if name not in content]

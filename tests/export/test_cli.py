@@ -10,6 +10,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 from export_runs import CLASSES, SHAPE, refused, run, write_model, write_onnx_model
+from PIL import Image
 
 from ars.data.pixels import file_sha256
 from ars.engine.cli import main as engine
@@ -232,7 +233,16 @@ def test_what_the_tools_cannot_bring_to_a_precision_is_said_of_the_users_file(fo
         (["--min-agreement", "99"], "min-agreement = 99.0 is not valid; it is a share, between 0 and 1"),
         (["--min-batch", "8", "--opt-batch", "4"], "min-batch, opt-batch, max-batch = 8, 4, 1024 is not valid; give 1"),
         (["--tensorrt", "on", "--compute-capability", "9.0"], "compute-capability = 9.0 is not valid; tensorrt_rtx 1"),
-        (["--tensorrt", "off", "--workspace", "64"], "tensorrt = off is not valid; --compute-capability and the like"),
+        (["--tensorrt", "off", "--workspace", "64"], "--workspace is for an engine, and with --tensorrt off none is"),
+        (
+            ["--compute-capability", "8.6"],
+            "--compute-capability is for an engine, and with --tensorrt auto none is bui",
+        ),
+        (
+            ["--max-batch", "1024"],
+            "--max-batch is for an engine, and with --tensorrt auto none is built here; leave it",
+        ),
+        (["--crop", "12"], "crop = 12 is not valid; it is for the images of --calibration; leave it out"),
         (["--calibration", "none.npz"], "none.npz: there is no such file or folder"),
         (
             ["--calibration", "wide.npz"],
@@ -250,6 +260,7 @@ def test_bad_input_is_refused_before_the_work(folder, monkeypatch, arguments, me
     write_model(folder / "model.pt")
     for name, shape, label in (("wide", (32, 1, 12, 13), 0), ("few", (8, *SHAPE), 0), ("odd", (32, *SHAPE), 7)):
         np.savez(name, x=np.zeros(shape, np.float32), y=np.full(len(np.zeros(shape)), label))
+    monkeypatch.setattr(pipeline, "local_gpu", lambda: None)
     monkeypatch.setattr(pipeline, "write_onnx", lambda *given: pytest.fail("the work has begun"))
     assert refused("model.pt", *arguments).startswith(message)
     assert not list(folder.glob(".export-*"))
@@ -281,6 +292,18 @@ def test_a_users_own_json_is_not_overwritten(folder, monkeypatch):
     monkeypatch.setattr(pipeline, "write_onnx", lambda *given: pytest.fail("the work has begun"))
     assert refused("model.pt").startswith("model.json: it is not a manifest that this version reads, and an export")
     assert (folder / "model.json").read_text() == '{"mine": 1}'
+
+
+def test_images_of_many_sizes_are_brought_to_the_models(folder):
+    write_model(folder / "model.pt")
+    for number in range(40):
+        (folder / "images" / CLASSES[number % 3]).mkdir(parents=True, exist_ok=True)
+        image = Image.new("RGB", (14 + number, 20), (number, 0, 0))
+        image.save(folder / "images" / CLASSES[number % 3] / f"{number}.png")
+    message = refused("model.pt", "--calibration", "images")
+    assert message.endswith("calibrate on inputs of the model's shape, images with --resize and --crop")
+    result = run("model.pt", "--calibration", "images", "--resize", "12", "--crop", "12")
+    assert result.exit_code == 0, result.output
 
 
 def test_without_tensorrt_an_engine_that_is_asked_for_is_refused_and_no_other(folder, monkeypatch):

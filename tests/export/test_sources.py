@@ -58,10 +58,55 @@ def test_a_torchscript_file(folder, body):
     with warnings.catch_warnings(action="ignore"):  # TorchScript is deprecated
         torch.jit.save(torch.jit.script(body), "script.pt")
     assert refused("script.pt", *OWN) == "script.pt: it does not say what it takes; give --shape, like 3,32,32"
+    message = refused("script.pt", "--shape", "3,12,12", *OWN)
+    assert message.startswith("script.pt: it does not take a batch of inputs of 3, 12, 12 (")
+    assert message.endswith("but got 3 channels instead); give the --shape that it takes")
     result = run("script.pt", "--shape", "1,12,12", *OWN)
     assert result.exit_code == 0, result.output
     same_logits(folder / "script.onnx", body)
     assert manifest_beside(folder / "script.onnx").classes == ("0", "1", "2")
+
+
+class WithFeatures(nn.Module):
+    def __init__(self, body):
+        super().__init__()
+        self.body = body
+
+    def forward(self, x):
+        return self.body(x), x
+
+
+def test_a_program_that_gives_more_than_logits_is_refused(body):
+    message = "it gives a tuple; it must give logits alone, batch x classes"
+    with warnings.catch_warnings(action="ignore"):
+        torch.jit.save(torch.jit.trace(WithFeatures(body), torch.zeros(2, *SHAPE)), "script.pt")
+    assert refused("script.pt", "--shape", "1,12,12", *OWN) == f"script.pt: {message}"
+    dynamic = ({0: torch.export.Dim("n")},)
+    program = torch.export.export(WithFeatures(body), (torch.zeros(2, *SHAPE),), dynamic_shapes=dynamic)
+    torch.export.save(program, "program.pt2")
+    assert refused("program.pt2", *OWN) == f"program.pt2: {message}"
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_a_torch_export_file_for_one_batch_size_is_refused(body, batch):
+    torch.export.save(torch.export.export(body, (torch.zeros(batch, *SHAPE),)), "program.pt2")
+    assert refused("program.pt2", *OWN) == (
+        "program.pt2: it takes batches of one size only; export it with a dynamic batch, torch.export.Dim('n')"
+    )
+
+
+def test_what_is_wrong_with_a_file_is_said_before_options_that_are_not_for_it(folder, body):
+    with warnings.catch_warnings(action="ignore"):
+        torch.jit.save(torch.jit.script(body), "script.pt")
+    (folder / "cut.pt").write_bytes((folder / "script.pt").read_bytes()[:3000])
+    torch.save(nn.Linear(2, 2), "code.pt")
+    torch.save(body.state_dict(), "state.pt")
+    for name, message in {
+        "cut.pt": "cut.pt: it is not a PyTorch file",
+        "code.pt": "code.pt: it holds code or objects, which are not loaded",
+        "state.pt": "state.pt: it is not a model of ars-train; give weights to ars-train with --init, or to ars-export",
+    }.items():
+        assert refused(name, "--shape", "1,12,12", *OWN).startswith(message)
 
 
 def test_a_torch_export_file_and_normalisation(folder, body):
@@ -106,13 +151,26 @@ def test_an_int8_file_is_labelled_by_what_is_in_it(folder):
     assert manifest_beside(folder / "small.int8.onnx").entry("small.int8.onnx").precision == "int8"
 
 
-def test_an_onnx_file_with_its_weights_elsewhere_is_refused(folder):
+def test_an_onnx_file_with_its_weights_elsewhere_is_refused(folder, monkeypatch):
     model = onnx.load(models.resnet(folder / "mine.onnx", shape=SHAPE, classes=3))
     onnx.save(model, "apart.onnx", save_as_external_data=True, location="apart.data", size_threshold=16)
     assert refused("apart.onnx", *OWN) == (
         "apart.onnx: its weights are in other files, which its hash would not cover; "
         "save it in one file: onnx.save(onnx.load('apart.onnx'), 'one-file.onnx')"
     )
+    (folder / "elsewhere").mkdir()
+    monkeypatch.chdir(folder / "elsewhere")
+    assert refused("../apart.onnx", "--sigma", "1").startswith("../apart.onnx: its weights are in other files, which")
+
+
+def test_int8_of_an_old_opset_is_refused_before_the_work(folder):
+    model = onnx.load(models.resnet(folder / "mine.onnx", shape=SHAPE, classes=3))
+    model.opset_import[0].version = 11
+    onnx.save(model, "mine.onnx")
+    assert refused("mine.onnx", "--precision", "int8", *OWN) == (
+        "mine.onnx: its opset is 11, and int8 needs 13; export it again with a newer one, or leave int8 out"
+    )
+    assert run("mine.onnx", "--precision", "fp16", *OWN).exit_code == 0
 
 
 def test_onnx_files_that_are_no_classifiers_are_refused(folder):
@@ -154,7 +212,12 @@ def test_half_of_an_architecture_is_refused(arguments, message):
         ({"--classes": "1"}, "classes = 1 is not valid; a classifier has at least two"),
         ({"--classes": "4"}, "weights.pth: its tensor '9.weight' is (3, 128), and in the architecture it is (4, 128)"),
         ({"--pixel-mean": "0.5,0.5"}, "pixel-mean = 0.5,0.5 is not valid; give a number for each of 1 channels"),
-        ({"--pixel-deviation": "0"}, "pixel-deviation = 0.0 is not valid; each must be positive"),
+        ({"--classes": "\u00b2"}, "classes = 1 is not valid; a classifier has at least two"),
+        ({"--classes": "99999999999"}, "classes = 99999999999 is not valid; no classifier has so many"),
+        ({"--arch": "resnet\u00b2"}, "unknown architecture 'resnet\u00b2'; did you mean 'resnet"),
+        ({"--pixel-mean": "nan"}, "pixel-mean = nan is not valid; each must be finite"),
+        ({"--pixel-deviation": "0"}, "pixel-deviation = 0.0 is not valid; each must be positive and finite"),
+        ({"--pixel-deviation": "inf"}, "pixel-deviation = inf is not valid; each must be positive and finite"),
         ({"--weights": "none.pth"}, "none.pth: there is no such file"),
     ],
 )
