@@ -34,12 +34,12 @@ def open_training_data(
 ) -> TrainingData:
     """The data of that name (see `open_splits`), with at most `most` images to train on: in memory, or with
     `random_crop` read from disk in each epoch."""
-    if random_crop is not None:
-        size = _whole_images(size, random_crop)
+    whole = size if random_crop is None else _whole_images(size, random_crop)
     training, test = open_splits(spec, size)
     if random_crop is None:
         images: Images | CroppedImages = read_images(training, most)
-    elif isinstance(training, ImageFolder):
+    elif isinstance(training, ImageFolder) and isinstance(test, ImageFolder):
+        training, test = training.brought_to(whole), test.brought_to(whole)
         images = CroppedImages(training, random_crop, most)
     else:
         fix = "give a folder with the folders train and val, or leave it out"

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ars.errors import ArgumentError, DataError
 
-__all__ = ["Dataset", "Example", "ImageSize", "open_data", "select"]
+__all__ = ["Dataset", "Example", "ImageSize", "open_data", "refuse_size", "select"]
 
 
 @dataclass(frozen=True)
@@ -67,27 +67,32 @@ def open_data(spec: str, size: ImageSize | None = None, classes_file: Path | Non
 
     size = size or ImageSize()
     if spec.partition(":")[0] == "fashion-mnist":
+        refuse_size(spec, size, classes_file)
         return fashion_mnist(spec.partition(":")[2] or "test")
     path = Path(spec)
-    sized = path.is_dir() or path.suffix.lower() in IMAGE_SUFFIXES
-    if (size.resize or size.crop or classes_file) and not sized and path.exists():
-        raise DataError(path, "--resize, --crop and --classes are for image files", "leave them out")
     if not path.exists():
         raise DataError(path, "there is no such file or folder", "give a path, or fashion-mnist:test")
-    if path.is_dir():
-        if (path / "test_batch.bin").exists():
-            return CifarBatch(path / "test_batch.bin")
+    if path.is_dir() and not (path / "test_batch.bin").exists():
         return ImageFolder(path, size, classes_file)
+    if path.suffix.lower() in IMAGE_SUFFIXES:
+        return OneImage(path, size)
+    refuse_size(spec, size, classes_file)
+    if path.is_dir():
+        return CifarBatch(path / "test_batch.bin")
     if path.suffix == ".npz":
         return Npz(path)
     if path.suffix == ".bin":
         return CifarBatch(path)
-    if path.suffix.lower() in IMAGE_SUFFIXES:
-        return OneImage(path, size)
     if "-idx3-ubyte" in path.name or "-idx3.ubyte" in path.name:
         return IdxFiles(path)
     kinds = ".npz, .bin (CIFAR-10), idx3-ubyte, an image, or a folder of images by class"
     raise DataError(path, "its name is of no kind that is read", f"use one of {kinds}")
+
+
+def refuse_size(spec: str, size: ImageSize, classes_file: Path | None = None) -> None:
+    """Refuse what is said of images, for data that is no image files."""
+    if size.resize or size.crop or classes_file:
+        raise DataError(spec, "--resize, --crop and --classes are for image files", "leave them out")
 
 
 def select(total: int, *, skip: int = 0, most: int | None = None, only: str | None = None) -> list[int]:

@@ -1,5 +1,6 @@
 """Image files: a folder of them for each class, or a single one."""
 
+import copy
 import hashlib
 import warnings
 from collections.abc import Callable
@@ -41,6 +42,12 @@ class ImageFolder:
             raise DataError(
                 path, "it has no folders with PNG or JPEG images", "put each class's images in a folder of its own"
             )
+
+    def brought_to(self, size: ImageSize) -> "ImageFolder":
+        """The same images in another size."""
+        other = copy.copy(self)
+        other._size = size
+        return other
 
     def __len__(self) -> int:
         return len(self._files)

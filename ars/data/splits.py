@@ -3,7 +3,7 @@
 import difflib
 from pathlib import Path
 
-from ars.data import Dataset, Example, ImageSize, open_data
+from ars.data import Dataset, Example, ImageSize, open_data, refuse_size
 from ars.data.arrays import Npz
 from ars.data.cifar import CifarBatch
 from ars.data.idx import fashion_mnist
@@ -46,13 +46,16 @@ def open_splits(spec: str, size: ImageSize) -> tuple[Dataset, Dataset]:
         fix = f"did you mean {near[0]}?" if near else "give a path, or fashion-mnist"
         raise DataError(path, "there is no such file or folder", fix)
     if spec == "fashion-mnist":
+        refuse_size(spec, size)
         return fashion_mnist("train"), fashion_mnist("test")
     if (path / "data_batch_1.bin").exists():
+        refuse_size(spec, size)
         return CifarBatch(*sorted(path.glob("data_batch_*.bin"))), CifarBatch(path / "test_batch.bin")
     for test in ("test", "val"):
         if (path / "train").is_dir() and (path / test).is_dir():
             return ImageFolder(path / "train", size), ImageFolder(path / test, size)
     if (path / "train.npz").exists():
+        refuse_size(spec, size)
         return Npz(path / "train.npz"), _test_arrays(path)
     whole = open_data(spec, size)
     if len(whole) < 10:

@@ -126,8 +126,11 @@ def test_images_of_more_than_8_bits_and_huge_ones_are_refused(tmp_path, monkeypa
 
 def test_options_for_images_are_refused_for_other_data(tmp_path):
     np.savez(tmp_path / "a.npz", x=np.zeros((2, 4)))
-    with pytest.raises(DataError, match="--resize, --crop and --classes are for image files"):
-        open_data(str(tmp_path / "a.npz"), ImageSize(resize=4))
+    (tmp_path / "cifar").mkdir()
+    np.zeros(3073, np.uint8).tofile(tmp_path / "cifar" / "test_batch.bin")
+    for spec in ("fashion-mnist:test", str(tmp_path / "cifar"), str(tmp_path / "a.npz")):
+        with pytest.raises(DataError, match="--resize, --crop and --classes are for image files"):
+            open_data(spec, ImageSize(resize=4))
 
 
 def test_inputs_are_selected_by_number():

@@ -64,6 +64,18 @@ def test_cifar_batches_are_training_and_test_data(tmp_path):
     assert (labels(training), labels(test)) == ([1, 1, 2, 2], [7])
 
 
+def test_sizes_are_for_image_files(tmp_path):
+    save(tmp_path / "train.npz", 3)
+    save(tmp_path / "images.npz", 2)
+    (tmp_path / "cifar").mkdir()
+    for name in ("data_batch_1.bin", "test_batch.bin"):
+        np.zeros((1, 3073), np.uint8).tofile(tmp_path / "cifar" / name)
+    for spec in ("fashion-mnist", str(tmp_path), str(tmp_path / "cifar"), str(tmp_path / "train.npz")):
+        for size in (ImageSize(resize=8), ImageSize(crop=8)):
+            with pytest.raises(DataError, match=f"^{spec}: --resize, --crop and --classes are for image files; leave"):
+                open_splits(spec, size)
+
+
 def test_an_npz_may_be_packed_with_lzma_and_a_broken_one_is_refused(tmp_path):
     path = tmp_path / "images.npz"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as archive:
