@@ -76,7 +76,15 @@ def main(
     from ars.noise import NoiseKind, family_named
     from ars.train.datasets import open_training_data
     from ars.train.loop import train
-    from ars.train.model_file import ModelSettings, build, load_weights, read_unfinished, start_from
+    from ars.train.model_file import (
+        ModelSettings,
+        build,
+        check_output,
+        find_unfinished,
+        load_weights,
+        read_unfinished,
+        start_from,
+    )
     from ars.train.noise_models import NoiseShape
     from ars.train.plan import TrainingPlan
     from ars.train.processes import choose_device, is_first
@@ -86,6 +94,7 @@ def main(
         raise ArgumentError("dataset", None, "say what to train on, like --dataset fashion-mnist")
     if not output.parent.is_dir():
         raise ModelError(output, "its folder does not exist", "make it, or choose another --output")
+    check_output(output)
     if resume and not output.exists():
         raise ModelError(output, "there is no such file to go on with", "leave --resume out to train anew")
     plan = TrainingPlan(epochs, batch, draws, lr, optimizer, schedule, weights, shift, flip, random_crop, seed)
@@ -103,6 +112,10 @@ def main(
         load_weights(model, earlier["weights"], output)
     elif init is not None:
         start_from(init, model.classifier)
+    lost = None if resume else find_unfinished(output)
+    if lost is not None and is_first():
+        held = f"its unfinished run, which has done epoch {lost}, will be overwritten after the first epoch"
+        click.echo(f"{output}: {held}; --resume goes on with it", err=True)
     done = 0 if earlier is None else earlier["state"]["epoch"]
     try:
         with TrainingProgress(plan.epochs, quiet=not is_first()) as progress:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import torch
@@ -110,6 +111,8 @@ class _Run:
 
     def epoch(self, epoch: int, on_step: Callable[[int, int, float], None]) -> EpochMetrics:
         start = time.perf_counter()
+        # What a network itself draws, like dropout: torch's own generator uses 32 bits of a seed.
+        torch.manual_seed(Random(f"{self._plan.seed} {epoch} {self._place.rank}").getrandbits(32))
         sums = torch.zeros(4)
         self._wrapped.train()
         with closing(self._batches(epoch)) as batches:
@@ -164,7 +167,7 @@ class _Run:
         """The checkpoint of an earlier epoch is not overwritten with what has gone wrong."""
         if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors):
             kept = f"{self._out} holds epoch {epoch}" if epoch else "nothing was written"
-            raise RunError(f"the {what} not finite in epoch {epoch + 1}; {kept}; try a smaller --lr")
+            raise RunError(f"the {what} not finite in epoch {epoch + 1}; {kept}; try a smaller --lr or --sigma")
 
     def _write_checkpoint(self) -> None:
         done = len(self._metrics)
@@ -186,5 +189,10 @@ class _Run:
         write_model_file(self._out, self._settings, self._model, record, examples, None if finished else state)
 
     def _write_metrics(self, epochs: list[EpochMetrics], mode: str) -> None:
-        with self._out.with_suffix(".metrics.jsonl").open(mode) as file:
+        with _metrics_path(self._out).open(mode) as file:
             file.writelines(json.dumps(asdict(metrics)) + "\n" for metrics in epochs)
+
+
+def _metrics_path(out: Path) -> Path:
+    """model.metrics.jsonl beside model.pt; for other endings the whole name stays, so that no two models share one."""
+    return out.with_name(f"{out.name.removesuffix('.pt')}.metrics.jsonl")

@@ -3,10 +3,14 @@
 It carries everything that export needs, and, until training is done, what a resume needs.
 """
 
+import contextlib
 import dataclasses
 import io
+import json
 import os
 import pickle
+import re
+import tempfile
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +32,8 @@ __all__ = [
     "FORMAT",
     "ModelSettings",
     "build",
+    "check_output",
+    "find_unfinished",
     "load_model",
     "load_weights",
     "read_model_file",
@@ -87,10 +93,35 @@ def write_model_file(
         torch.save(content, partial)
         os.replace(partial, path)
     except (OSError, RuntimeError) as error:
-        kept = "the earlier checkpoint is kept" if path.exists() else "nothing was written"
-        raise RunError(f"{path}: it cannot be written ({error}); make room, and --resume: {kept}") from error
+        # torch says only where in its code it was.
+        reason = error.strerror if isinstance(error, OSError) else "the disk may be full"
+        fix = "make room, and --resume: the earlier checkpoint is kept"
+        if not path.exists():
+            fix = "make room, and start again: nothing was written"
+        raise RunError(f"{path}: it cannot be written ({reason}); {fix}") from error
     finally:
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+
+
+def check_output(path: Path) -> None:
+    """Refuse, before the work, a path where no model.pt can be written."""
+    try:
+        if path.exists() and not path.is_file():
+            raise ModelError(path, "it is not a regular file", "choose another --output")
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f"{path.name}.", suffix=".partial"):
+            pass
+    except OSError as error:
+        raise ModelError(path, f"it cannot be written ({error.strerror})", "choose another --output") from error
+
+
+def find_unfinished(path: Path) -> int | None:
+    """The epochs that the unfinished run in that file has done, if there is one."""
+    try:
+        state = read_model_file(path)[1]["state"]
+        return None if state is None else int(state["epoch"])
+    except (ModelError, KeyError, TypeError, ValueError):
+        return None
 
 
 def _load(path: Path, data: bytes | None = None) -> Any:
@@ -101,12 +132,21 @@ def _load(path: Path, data: bytes | None = None) -> Any:
     try:
         with warnings.catch_warnings(action="ignore"):  # of an odd pickle: it is refused, or it is not
             return torch.load(path if data is None else io.BytesIO(data), map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        problem = "it holds code or objects, which are not loaded"
-        raise ModelError(path, problem, "use a model.pt of ars-train, or a state_dict") from error
-    except (OSError, RuntimeError, EOFError, ValueError, KeyError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise ModelError(path, f"it is not a PyTorch file ({reason})", "give a model.pt or a state_dict") from error
+    except MemoryError:
+        raise
+    except Exception as error:  # a broken pickle may raise any kind
+        problem, fix = "it is not a PyTorch file, or not a whole one", "give a model.pt or a state_dict"
+        if isinstance(error, OSError) and error.strerror:
+            problem = f"it cannot be read ({error.strerror})"
+        elif isinstance(error, pickle.UnpicklingError) and not _is_text(error):
+            problem = "it holds code or objects, which are not loaded"
+        raise ModelError(path, problem, fix) from error
+
+
+def _is_text(error: pickle.UnpicklingError) -> bool:
+    """Whether it was a letter, and no instruction of a newer pickle, that torch could not follow."""
+    operand = re.search(r"Unsupported operand (\d+)", str(error))
+    return operand is not None and int(operand[1]) < 128
 
 
 def start_from(path: Path, classifier: nn.Module) -> None:
@@ -130,8 +170,10 @@ def read_model_file(path: Path, data: bytes | None = None) -> tuple[ModelSetting
     if not isinstance(content, dict) or "format" not in content:
         fix = "give weights to ars-train with --init, or to ars-export with --arch and --weights"
         raise ModelError(path, "it is not a model of ars-train", fix)
-    if content["format"] != FORMAT:
-        raise ModelError(path, f"its format is {content['format']}, and this version reads {FORMAT}", "update ARS")
+    found = content["format"]
+    if not isinstance(found, int) or found != FORMAT:
+        number = found if isinstance(found, int) else "no number"
+        raise ModelError(path, f"its format is {number}, and this version reads {FORMAT}", "update ARS")
     missing = [name for name in ("settings", "weights", "training", "examples", "state") if name not in content]
     if missing:
         raise ModelError(path, f"it has no {missing[0]!r}", "train it again")
@@ -141,9 +183,34 @@ def read_model_file(path: Path, data: bytes | None = None) -> tuple[ModelSetting
         settings["bounds"] = NoiseShape(**settings["bounds"])
         for name in ("shape", "classes", "pixel_mean", "pixel_deviation"):
             settings[name] = tuple(settings[name])
-        return ModelSettings(**settings), content
-    except (KeyError, TypeError, ValueError) as error:
+        read = ModelSettings(**settings)
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise ModelError(path, f"its settings cannot be read ({error})", "train it again") from error
+    for name in ("settings", "training"):
+        if not _is_plain(content[name]):
+            raise ModelError(path, f"its {name!r} is not plain data by name", "train it again")
+    if not _are_examples(content["examples"], read):
+        raise ModelError(path, "its examples are not inputs of its shape with their classes", "train it again")
+    return read, content
+
+
+def _is_plain(data: object) -> bool:
+    """Whether a manifest can hold it."""
+    try:
+        json.dumps(data)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return isinstance(data, dict)
+
+
+def _are_examples(data: object, settings: ModelSettings) -> bool:
+    x, labels = (data.get("x"), data.get("labels")) if isinstance(data, dict) else (None, None)
+    if not isinstance(x, torch.Tensor) or not isinstance(labels, torch.Tensor):
+        return False
+    if (x.dtype, labels.dtype) != (torch.float32, torch.int64) or tuple(x.shape[1:]) != settings.shape:
+        return False
+    known = (labels >= 0) & (labels < len(settings.classes))
+    return labels.shape == x.shape[:1] and bool(known.all()) and bool(torch.isfinite(x).all())
 
 
 def load_model(path: Path, data: bytes | None = None) -> tuple[ModelSettings, SmoothedModel, dict[str, Any]]:
@@ -184,7 +251,7 @@ def read_unfinished(path: Path, settings: ModelSettings, plan: TrainingPlan, dat
     """The content of a checkpoint that a run with these settings, on the data of that fingerprint, goes on from."""
     earlier, content = read_model_file(path)
     training = content["training"]
-    if not isinstance(training, dict) or not {"plan", "data", "threads"} <= training.keys():
+    if not {"plan", "data", "threads"} <= training.keys() or not isinstance(training["plan"], dict):
         raise ModelError(path, "another version of ars-train began it", "leave --resume out to train anew")
     whole_number("threads", training["threads"], 1, 2**20, f"it was not ars-train that wrote it into {path}")
     if training["data"] != data:

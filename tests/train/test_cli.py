@@ -12,9 +12,17 @@ from train_runs import TRAIN, arguments, interrupt, run, same, train, weights
 
 from ars.data.arrays import read_npz
 from ars.errors import DataError
+from ars.train import classifiers
 from ars.train.model_file import load_model, read_model_file
 
 pytestmark = pytest.mark.usefixtures("data")
+
+
+make_cnn = classifiers._cnn
+
+
+def with_dropout(body):
+    return torch.nn.Sequential(*body[:-1], torch.nn.Dropout(), body[-1])
 
 
 def metrics(path="model.metrics.jsonl"):
@@ -99,6 +107,33 @@ def test_an_interrupted_run_keeps_its_checkpoint_and_says_how_to_go_on(monkeypat
     assert [line | {"seconds": 0} for line in metrics()] == [
         line | {"seconds": 0} for line in metrics("whole.metrics.jsonl")
     ]
+
+
+def test_a_network_that_draws_numbers_itself_goes_on_with_the_same_ones(monkeypatch):
+    monkeypatch.setattr(classifiers, "_cnn", lambda channels, classes: with_dropout(make_cnn(channels, classes)))
+    train(epochs=3, out="whole.pt")
+    with monkeypatch.context() as patch:
+        interrupt(patch, step=20)
+        assert train(epochs=3).exit_code == 130
+    torch.rand(7)
+    assert train("--resume", epochs=3).exit_code == 0
+    assert same(weights(), weights("whole.pt"))
+
+
+def test_an_unfinished_run_is_overwritten_only_with_a_word(monkeypatch):
+    with monkeypatch.context() as patch:
+        interrupt(patch, step=20)
+        assert "overwritten" not in train(epochs=3).stderr
+    word = "model.pt: its unfinished run, which has done epoch 2, will be overwritten after the first epoch; --resume"
+    assert train(epochs=1).stderr.startswith(word)
+    assert "overwritten" not in train(epochs=1).stderr
+
+
+def test_models_that_differ_in_their_endings_do_not_share_a_file_of_metrics():
+    for out in ("i.v1", "i.v2", "i.pt", "i.pth"):
+        assert train(epochs=1, kind="isotropic", out=out).exit_code == 0
+    names = ("i.v1.metrics.jsonl", "i.v2.metrics.jsonl", "i.metrics.jsonl", "i.pth.metrics.jsonl")
+    assert [len(metrics(name)) for name in names] == [1, 1, 1, 1]
 
 
 def test_an_interrupt_before_the_first_checkpoint_leaves_what_was_there(monkeypatch):

@@ -1,9 +1,13 @@
 """model.pt: what is written comes back, and a file that is not whole is refused in one sentence."""
 
+import contextlib
+from pathlib import Path
+from random import Random
+
 import pytest
 import torch
 
-from ars.errors import ArsError, ModelError
+from ars.errors import ArsError, ModelError, RunError
 from ars.noise import NoiseKind
 from ars.train.batches import Images
 from ars.train.model_file import ModelSettings, build, load_model, write_model_file
@@ -40,8 +44,8 @@ def test_a_model_comes_back_as_it_was_written_ready_to_run(file):
         ({"bounds": 5}, "its settings cannot be read"),
         ({"width": 3}, "its settings cannot be read"),
         ({"shape": 12}, "its settings cannot be read"),
-        ({"shape": ()}, "its settings make no model"),
-        ({"shape": (1, -3, 12)}, "it does not fit inputs of the shape"),
+        ({"shape": ()}, "its examples are not inputs of its shape"),
+        ({"shape": (1, -3, 12)}, "its examples are not inputs of its shape"),
         ({"pixel_mean": ("a",)}, "its settings make no model"),
         ({"arch": "renset20"}, "did you mean 'resnet20'"),
         ({"arch": "resnet20"}, "its tensor '.*' is missing"),
@@ -73,7 +77,71 @@ def test_weights_that_are_not_tensors_are_refused(file):
             load_model(file)
 
 
-def test_a_file_cut_short_is_refused(file):
-    file.write_bytes(file.read_bytes()[:1000])
+X, LABELS = torch.zeros(4, *SHAPE), torch.zeros(4, dtype=torch.int64)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"format": torch.ones(2)}, "its format is no number, and this version reads 1; update ARS"),
+        ({"format": "1"}, "its format is no number, and this version reads 1; update ARS"),
+        ({"training": [1, 2]}, "its 'training' is not plain data by name"),
+        ({"training": {"loss": torch.ones(2)}}, "its 'training' is not plain data by name"),
+        ({"examples": None}, "its examples are not inputs of its shape with their classes"),
+        ({"examples": {}}, "its examples are not inputs of its shape with their classes"),
+        ({"examples": {"x": X.double(), "labels": LABELS}}, "its examples are not inputs of its shape"),
+        ({"examples": {"x": X, "labels": LABELS[:3]}}, "its examples are not inputs of its shape"),
+        ({"examples": {"x": X, "labels": LABELS + 2}}, "its examples are not inputs of its shape"),
+        ({"examples": {"x": X[..., :5], "labels": LABELS}}, "its examples are not inputs of its shape"),
+        ({"examples": {"x": X / 0, "labels": LABELS}}, "its examples are not inputs of its shape"),
+    ],
+)
+def test_parts_that_cannot_be_right_are_refused(file, changed, message):
+    torch.save(torch.load(file, weights_only=True) | changed, file)
+    with pytest.raises(ModelError, match=message):
+        load_model(file)
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"# a text\n", b"\x80\x02", b"\x80\x02}q\x01(X"])
+def test_a_file_that_is_none_of_pytorch_is_refused_in_plain_words(file, content):
+    file.write_bytes(content)
+    message = "model.pt: it is not a PyTorch file, or not a whole one; give a model.pt or a state_dict$"
+    with pytest.raises(ModelError, match=message):
+        load_model(file)
+
+
+def test_a_file_cut_short_or_with_other_bytes_is_refused_or_read(file):
+    whole = file.read_bytes()
+    file.write_bytes(whole[:1000])
     with pytest.raises(ModelError, match="it is not a PyTorch file"):
         load_model(file)
+    random = Random(0)
+    for _ in range(60):
+        broken = bytearray(whole)
+        for place in random.choices(range(2500), k=3):  # the pickle comes first
+            broken[place] = random.randrange(256)
+        file.write_bytes(broken)
+        with contextlib.suppress(ArsError):
+            load_model(file)
+
+
+def test_a_failure_to_write_is_said_and_nothing_else(file, monkeypatch):
+    settings, model, _ = load_model(file)
+    before = file.read_bytes()
+
+    def fail(content, path):
+        raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 64 vs 0")
+
+    def read_only(self, missing_ok):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(torch, "save", fail)
+    monkeypatch.setattr(Path, "unlink", read_only)
+    for path, end in (
+        (file, "--resume: the earlier checkpoint is kept"),
+        (file.with_name("n.pt"), "start again: noth"),
+    ):
+        message = rf"{path.name}: it cannot be written \(the disk may be full\); make room, and {end}"
+        with pytest.raises(RunError, match=message):
+            write_model_file(path, settings, model, {}, Images(X, LABELS))
+    assert file.read_bytes() == before
