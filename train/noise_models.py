@@ -13,6 +13,9 @@ from ars.noise import NoiseKind
 __all__ = ["DatasetNoise", "IsotropicNoise", "NoiseGenerator", "NoiseShape", "make_noise"]
 
 
+SMALLEST, LARGEST = torch.finfo(torch.float32).tiny, torch.finfo(torch.float32).max
+
+
 @dataclass(frozen=True)
 class NoiseShape:
     """The bounds of learned maps: |mean| <= mean_max, and scale between floor and ceiling times sigma0."""
@@ -24,10 +27,12 @@ class NoiseShape:
 
     def __post_init__(self) -> None:
         for name, value in (("sigma", self.sigma0), ("mean-max", self.mean_max), ("scale-floor", self.floor)):
-            if not 0 < value < math.inf:
-                raise ArgumentError(name, value, "it must be positive and finite")
-        if not self.floor <= 1 < self.ceiling < math.inf:
-            raise ArgumentError("scale-ceiling", self.ceiling, "sigma0 must lie between the floor and the ceiling")
+            if not SMALLEST <= value <= LARGEST:
+                raise ArgumentError(name, value, "it must be positive and finite, as a float32")
+        if not self.floor <= 1:
+            raise ArgumentError("scale-floor", self.floor, "it is at most 1, so that sigma is not below it")
+        if not 1 < self.ceiling <= LARGEST / self.sigma0:
+            raise ArgumentError("scale-ceiling", self.ceiling, "it is above 1, and times sigma a finite float32")
 
     def mean(self, raw: Tensor) -> Tensor:
         """A scaled sigmoid, 0 at 0."""

@@ -34,6 +34,10 @@ def test_names_that_are_not_known():
 def test_numbers_that_make_no_sense():
     refused(train("--sigma", "0"), "sigma = 0.0 is not valid")
     refused(train("--sigma", "-1"), "sigma = -1.0 is not valid")
+    refused(train("--sigma", "1e39"), "sigma = 1e+39 is not valid; it must be positive and finite, as a float32")
+    refused(train("--scale-floor", "1.5"), "scale-floor = 1.5 is not valid; it is at most 1")
+    refused(train("--scale-ceiling", "1"), "scale-ceiling = 1.0 is not valid; it is above 1")
+    refused(train("--sigma", "1e38"), "scale-ceiling = 4.0 is not valid; it is above 1, and times sigma a finite")
     refused(train("--batch", "5000"), "batch = 5000 is not valid; there are only 360 images")
     refused(train("--lr", "0"), "lr = 0.0 is not valid")
     refused(train("--weights", "1", "-1", "0"), "weights = (1.0, -1.0, 0.0) is not valid")
@@ -83,6 +87,7 @@ def test_image_folders_that_cannot_train():
         folder(Path("splits", split, name))
     refused(train("--dataset", "splits"), "test: only one of it and train has the class 'b'")
     refused(train("--dataset", "images", "--random-crop", "8"), "random-crop = 8 is not valid; it is for image files")
+    refused(train("--random-crop", "8"), "random-crop = 8 is not valid; it is for image files")
     refused(train("--random-crop", "8", "--shift", "1"), "shift = 1 is not valid")
     refused(train("--random-crop", "8", "--crop", "9"), "crop = 9 is not valid")
     refused(train("--random-crop", "8", "--resize", "7"), "resize = 7 is not valid")
@@ -167,6 +172,13 @@ def test_weights_that_are_not_finite_after_the_last_step_keep_the_last_good_chec
     one_step = ["--batch", "360", "--optimizer", "sgd", "--lr", "3e38", "--weights", "1000", "1", "1"]
     refused(train(*one_step, epochs=1), "the weights are not finite in epoch 1; nothing was written", status=1)
     assert Path("model.pt").read_bytes() == before
+
+
+def test_an_output_that_cannot_be_written_is_found_at_once():
+    before = Path("/dev/full").lstat()
+    refused(train(out="/dev/full"), "/dev/full: it is not a regular file; choose another --output")
+    assert Path("/dev/full").lstat().st_rdev == before.st_rdev
+    refused(train(out="/proc/x.pt"), "/proc/x.pt: it cannot be written (", "; choose another --output")
 
 
 def test_a_full_disk_keeps_the_earlier_checkpoint(monkeypatch):
