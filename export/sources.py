@@ -218,17 +218,21 @@ def _open_torchscript(path: Path, script: Any, given: tuple[int, ...] | None) ->
 
 
 def _open_exported(path: Path, program: Any, given: tuple[int, ...] | None) -> tuple[nn.Module, tuple[int, ...]]:
-    """The sides of an input stand in the program, as numbers where they are fixed."""
+    """The sides of a batch stand in the program, as numbers where they are fixed; its example has the others."""
     first = next(iter(program.graph_signature.user_inputs), None)
     x = next((node.meta.get("val") for node in program.graph.nodes if node.name == first), None)
-    if not isinstance(x, torch.Tensor) or x.ndim < 2 or not all(isinstance(side, int) for side in x.shape[1:]):
-        raise ModelError(path, "its first input is not a batch of inputs of one shape", "export a classifier of images")
-    if isinstance(x.shape[0], int):
+    batch, *sides = x.shape if isinstance(x, torch.Tensor) and x.ndim > 1 else (None,)
+    if not sides:
+        raise ModelError(path, "its first input is not a batch", "export a classifier of images")
+    if isinstance(batch, int):
         fix = "export it with a dynamic batch, torch.export.Dim('n')"
         raise ModelError(path, "it takes batches of one size only", fix)
-    shape = tuple(x.shape[1:])
-    if given not in (None, shape):
-        raise ModelError(path, f"it takes inputs of {shape}", f"--shape says {given}")
+    example = tuple(program.example_inputs[0][0].shape[1:]) if program.example_inputs else None
+    shape = _needed_shape(path, given or example)
+    fixed = tuple(side if isinstance(side, int) else None for side in sides)
+    if len(shape) != len(fixed) or any(a not in (None, b) for a, b in zip(fixed, shape, strict=True)):
+        takes = ", ".join(str(side or "any") for side in fixed)
+        raise ModelError(path, f"it takes inputs of ({takes})", f"--shape says {shape}")
     return program.module(), shape
 
 

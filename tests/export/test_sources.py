@@ -95,6 +95,20 @@ def test_a_torch_export_file_for_one_batch_size_is_refused(body, batch):
     )
 
 
+def test_a_torch_export_file_for_images_of_any_size_is_taken_in_the_size_that_is_said(folder):
+    torch.manual_seed(0)
+    parts = (nn.Conv2d(1, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 3))
+    dynamic = ({0: torch.export.Dim("n"), 2: torch.export.Dim("h", min=4), 3: torch.export.Dim("w", min=4)},)
+    body = nn.Sequential(*parts).eval()
+    torch.export.save(torch.export.export(body, (torch.zeros(2, 1, 9, 10),), dynamic_shapes=dynamic), "any.pt2")
+    assert refused("any.pt2", "--shape", "3,12,12", *OWN) == (
+        "any.pt2: it takes inputs of (1, any, any); --shape says (3, 12, 12)"
+    )
+    result = run("any.pt2", "--shape", "1,12,12", *OWN)
+    assert result.exit_code == 0, result.output
+    same_logits(folder / "any.onnx", body)
+
+
 def test_what_is_wrong_with_a_file_is_said_before_options_that_are_not_for_it(folder, body):
     with warnings.catch_warnings(action="ignore"):
         torch.jit.save(torch.jit.script(body), "script.pt")
