@@ -5,6 +5,7 @@ It carries everything that export needs, and, until training is done, what a res
 
 import contextlib
 import dataclasses
+import errno
 import io
 import json
 import os
@@ -136,7 +137,7 @@ def _load(path: Path, data: bytes | None = None) -> Any:
         raise
     except Exception as error:  # a broken pickle may raise any kind
         problem, fix = "it is not a PyTorch file, or not a whole one", "give a model.pt or a state_dict"
-        if isinstance(error, OSError) and error.strerror:
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # EINVAL: a broken file
             problem = f"it cannot be read ({error.strerror})"
         elif isinstance(error, pickle.UnpicklingError) and not _is_text(error):
             problem = "it holds code or objects, which are not loaded"
