@@ -63,9 +63,8 @@ def audit(
         found.differences += _recompute(record, plan, str(settings["family"]), kind)
         found.recomputed += 1
     found.differences += _compare_scales(records, kind, settings.get("sigma"))
-    chosen = random.sample(
-        records, min(sample, len(records))
-    )  # others each time: who alters a record cannot know which
+    # Others each time: who alters a record cannot know which.
+    chosen = random.sample(records, min(sample, len(records)))
     file = engine or _recorded(path, environment, "engine_file", "--engine")
     source = data or _recorded(path, environment, "data_source", "--data")
     if not Path(file).exists():
