@@ -81,11 +81,19 @@ class Place:
 
 @contextmanager
 def joined(device: torch.device) -> Iterator[Place]:
-    """Join the processes that torchrun started, and leave them in the end."""
+    """Join the processes that torchrun started, and leave them in the end.
+
+    What was wrapped is to be dropped before the process ends: it holds the group, whose threads abort a process that
+    ends while they run.
+    """
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1:
         yield Place()
         return
+    # DistributedDataParallel imports this, and its functions have the group of the time as a default: imported later,
+    # it would hold the group for good.
+    import torch.distributed.nn  # noqa: F401
+
     distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
         yield Place(distributed.get_rank(), world)
