@@ -13,7 +13,8 @@ demo: $(VENV)/installed
 test: check
 	$(BIN)/pytest -n auto
 
-# The checks that take minutes: 10^9 values through the tests of distribution, random bounds with 50 digits.
+# The checks that take minutes: 10^9 values through the tests of distribution, random bounds with 50 digits, 20,000
+# adaptive certificates of each kind.
 test-slow: $(VENV)/develop
 	$(BIN)/pytest -m slow
 

@@ -21,7 +21,18 @@ from scipy.special import ndtri
 from ars.checks import float32_array, real_number, whole_number
 from ars.errors import ArgumentError, UnknownName
 
-__all__ = ["FAMILIES", "GAUSSIAN", "LAPLACE", "UNIFORM", "Family", "NoiseKind", "Scope", "family_named", "scale_map"]
+__all__ = [
+    "FAMILIES",
+    "GAUSSIAN",
+    "LAPLACE",
+    "UNIFORM",
+    "Family",
+    "NoiseKind",
+    "Scope",
+    "family_named",
+    "hits_at",
+    "scale_map",
+]
 
 # Eight units in the last place: more than all the roundings of one formula below can add up to.
 _SLACK = 8 * 2.0**-52
@@ -72,6 +83,15 @@ class Family:
         p_a, p_b = _probability("p_a", p_a), _probability("p_b", p_b)
         return max(0.0, self._region(p_a, p_b)) if p_a > p_b else 0.0
 
+    def largest_rate(self, K: float) -> float:
+        """The largest share of all other answers together at which the region is at least K; 0 if none is small
+        enough."""
+        low, high = 0.0, 0.5
+        while low < (middle := (low + high) / 2) < high:
+            p_a = hits_at(middle)
+            low, high = (middle, high) if self.region(p_a, 1 - p_a) >= K else (low, middle)
+        return low
+
     def radius(self, p_a: float, p_b: float, scale_min: float) -> float:
         """The radius of the ball, in this family's norm, within which the answer is the same."""
         if not 0 < real_number("scale_min", scale_min, _POSITIVE) < math.inf:
@@ -94,6 +114,11 @@ class Family:
         delta, scale = np.asarray(delta, np.float64), np.asarray(scale, np.float64)
         norm = float(np.linalg.norm((delta / scale).ravel(), self.norm))
         return norm * (1 + (delta.size + 4) * 2.0**-52)
+
+
+def hits_at(rate: float) -> float:
+    """The share of the hits where this is the rate of misses; never above it."""
+    return math.nextafter(1 - rate, 0.0)
 
 
 GAUSSIAN = Family("gaussian", 0, 2, _gaussian_region)

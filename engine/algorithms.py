@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from ars.checks import whole_number
 from ars.engine.bounds import MAX_N, check_alpha
-from ars.engine.certificate import ABSTAIN, Certificate, certificate, look_at, prediction
+from ars.engine.certificate import ABSTAIN, Certificate, certificate, ladders_of, look_at, prediction
+from ars.engine.ladder import VERSION, bounds_at
+from ars.engine.looks import Look
 from ars.engine.requests import Draws, Phase
-from ars.engine.spending import Look, bounds_at
 from ars.engine.stopping import Adaptive, Fixed, Question, StoppingRule
 from ars.errors import ArgumentError, RunError
 from ars.noise import Family, NoiseKind
@@ -60,15 +61,16 @@ class Plan:
         plan: dict[str, str | float] = {"n0": self.n0, "n": self.n, "alpha": self.alpha, "two_sided": self.two_sided}
         if self.question is None:
             return plan | {"stopping": "fixed"}
-        return plan | {"stopping": "adaptive"} | self.question.settings
+        return plan | {"stopping": "adaptive", "bounds": VERSION} | self.question.settings
 
     def stopping_rule(self, family: Family, sigma_min: float, classes: int) -> StoppingRule:
         """When an input with this noise has had enough draws."""
         if self.question is None:
             return Fixed(self.n)
+        ladders = ladders_of(self.question, family, sigma_min, two_sided=self.two_sided)
 
         def radius(looks: Sequence[Look]) -> float:
-            p_a, p_b = bounds_at(looks, self.n, self.alpha, two_sided=self.two_sided, others=classes)
+            p_a, p_b = bounds_at(looks, self.n, self.alpha, ladders, two_sided=self.two_sided, others=classes)
             return family.radius(p_a, p_b, sigma_min) or ABSTAIN
 
         return Adaptive(self.n, self.question, radius)
@@ -99,6 +101,7 @@ def certify(scale: NDArray[np.float32], plan: Plan, family: Family, kind: NoiseK
         scale=scale,
         kind=kind,
         two_sided=plan.two_sided,
+        question=plan.question,
         looks=looks if plan.question else (),
         budget=plan.n,
     )

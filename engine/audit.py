@@ -15,6 +15,7 @@ from ars.data import Dataset, ImageSize, open_data
 from ars.data.pixels import file_sha256
 from ars.engine.algorithms import Plan
 from ars.engine.certificate import Certificate, certificate
+from ars.engine.ladder import VERSION
 from ars.engine.run import content_sha256, environment_of, settings_of
 from ars.engine.smoothed import SmoothedClassifier, load
 from ars.engine.stopping import Question, Tolerance, parse_radii
@@ -55,14 +56,18 @@ def audit(
     if not records:
         raise StoreError(path, "it holds no certificates", "certify some inputs first")
     found = Audit()
+    if settings.get("stopping") == "adaptive" and settings.get("bounds") != VERSION:
+        problem = f"its bounds are of version {settings.get('bounds', 1)}, and this version of ARS has {VERSION}"
+        raise StoreError(path, problem, "use the version that wrote it")
     try:
         plan, kind = _plan(settings), NoiseKind(str(settings["kind"]))
+        sigma = None if settings.get("sigma") is None else float(str(settings["sigma"]))
     except (KeyError, TypeError, ValueError) as error:
         raise StoreError(path, f"its settings are damaged ({error})", "certify again into another store") from error
     for record in records:
         found.differences += _recompute(record, plan, str(settings["family"]), kind)
         found.recomputed += 1
-    found.differences += _compare_scales(records, kind, settings.get("sigma"))
+    found.differences += _compare_scales(records, kind, sigma)
     # Others each time: who alters a record cannot know which.
     chosen = random.sample(records, min(sample, len(records)))
     file = engine or _recorded(path, environment, "engine_file", "--engine")
@@ -72,7 +77,7 @@ def audit(
     if file_sha256(Path(file)) != settings["engine"]:
         found.differences.append(f"{file}: it is not the model of the run (its SHA-256 is {file_sha256(Path(file))})")
         return found
-    with _load(Path(file), settings, environment, device) as classifier:
+    with _load(Path(file), settings, sigma, environment, device) as classifier:
         opened = _open(str(source), classifier, environment)
         other = _compare(settings, settings_of(classifier, opened, plan))
         here = environment_of(classifier, opened)
@@ -114,6 +119,7 @@ def _recompute(record: Record, plan: Plan, family: str, kind: NoiseKind) -> list
             scale=made.sigma_min,
             kind=kind,
             two_sided=plan.two_sided,
+            question=plan.question,
             looks=made.looks,
             budget=plan.n,
         )
@@ -129,12 +135,12 @@ def _recompute(record: Record, plan: Plan, family: str, kind: NoiseKind) -> list
     return _compare_certificates(record.idx, made, again, "its votes give", without=("sigma_geomean",))
 
 
-def _compare_scales(records: list[Record], kind: NoiseKind, sigma: object) -> list[str]:
+def _compare_scales(records: list[Record], kind: NoiseKind, sigma: float | None) -> list[str]:
     """Noise that is the same for all inputs has the same scale in all records, and where that is one number, it."""
     if kind is NoiseKind.INPUT:
         return []
     first = records[0].certificate
-    expected = first.sigma_min if sigma is None else float(np.float32(str(sigma)))
+    expected = first.sigma_min if sigma is None else float(np.float32(sigma))
     return [
         f"input {record.idx}: sigma_min is {record.certificate.sigma_min} in the record, and the run's is {expected}"
         for record in records
@@ -178,11 +184,13 @@ def _compare(recorded: Settings, here: Settings) -> list[str]:
     ]
 
 
-def _load(engine: Path, settings: Settings, environment: Settings, device: str | None) -> SmoothedClassifier:
-    noise, sigma = environment.get("noise_file"), settings.get("sigma")
+def _load(
+    engine: Path, settings: Settings, sigma: float | None, environment: Settings, device: str | None
+) -> SmoothedClassifier:
+    noise = environment.get("noise_file")
     return load(
         engine,
-        sigma=None if sigma is None else float(str(sigma)),
+        sigma=sigma,
         noise=None if noise is None else str(noise),
         family=str(settings["family"]),
         batch=int(str(settings["batch"])),

@@ -14,11 +14,22 @@ from numpy.typing import ArrayLike
 
 from ars.checks import whole_number
 from ars.engine.bounds import MAX_N, binomial_test, check_alpha, lower_confidence_bound, upper_confidence_bound
-from ars.engine.spending import Look, bounds_at, check_looks
+from ars.engine.ladder import STEPS, TWO_SIDED, Ladder, bounds_at, ladder
+from ars.engine.looks import Look, check_looks
+from ars.engine.stopping import Question
 from ars.errors import ArgumentError
 from ars.noise import Family, NoiseKind, Scope, family_named, scale_map
 
-__all__ = ["ABSTAIN", "Certificate", "certificate", "format_radius", "look_at", "prediction"]
+__all__ = [
+    "ABSTAIN",
+    "Certificate",
+    "certificate",
+    "fixed_bounds",
+    "format_radius",
+    "ladders_of",
+    "look_at",
+    "prediction",
+]
 
 ABSTAIN = -1
 
@@ -55,8 +66,8 @@ class Certificate:
     budget: int
     """The most estimation draws that the plan allowed; n is less where adaptive stopping ended early."""
     looks: tuple[Look, ...]
-    """Where adaptive stopping looked at the votes: the bounds follow from these, budget and alpha (spending.py).
-    Empty at fixed n."""
+    """Where adaptive stopping looked at the votes: the bounds follow from these, budget, alpha and the question
+    (ladder.py). Empty at fixed n."""
 
     @property
     def abstained(self) -> bool:
@@ -100,6 +111,7 @@ def certificate(
     scale: ArrayLike,
     kind: NoiseKind | str,
     two_sided: bool = False,
+    question: Question | None = None,
     looks: Sequence[Look] = (),
     budget: int | None = None,
 ) -> Certificate:
@@ -110,8 +122,8 @@ def certificate(
     the bound of pA and those of all other bins at once (Bonferroni); otherwise pB is 1 - pA. The scale is taken as the
     noise uses it, in float32.
 
-    Without `looks`, n must have been fixed beforehand. With them, n may depend on the votes: they are all the looks
-    that were taken of a budget of `budget` draws, the last one at `counts`.
+    Without a `question`, n must have been fixed beforehand. With one, n may depend on the votes: `looks` are all that
+    were taken of a budget of `budget` draws, the last one at `counts`.
     """
     votes = _whole_counts(counts)
     family, kind = family_named(family), NoiseKind(kind)
@@ -119,20 +131,22 @@ def certificate(
     selected = whole_number("selected", selected, 0, classes - 1, f"there are {classes} classes")
     others = [count for answer, count in enumerate(votes) if answer != selected]
     alpha = check_alpha(alpha)
-    looks, budget = tuple(Look(*look) for look in looks), n if budget is None else budget
-    if looks:
-        if looks[-1] != look_at(votes, selected):
-            raise ArgumentError("looks", looks[-1], "the last look is at the votes that are counted")
-        check_looks(looks, budget)
-        p_a, p_b = bounds_at(looks, budget, alpha, two_sided=two_sided, others=len(others))
-    elif two_sided:
-        p_a = lower_confidence_bound(votes[selected], n, alpha / 2)
-        p_b = min(upper_confidence_bound(max(others), n, alpha / 2 / len(others)), 1 - p_a)
-    else:
-        p_a = lower_confidence_bound(votes[selected], n, alpha)
-        p_b = 1 - p_a  # exact where it matters, for p_a of at least 1/2
     sigma = scale_map(scale).astype(np.float64)
     sigma_min = float(sigma.min())
+    looks, budget = tuple(Look(*look) for look in looks), n if budget is None else budget
+    if question is not None:
+        if not looks or looks[-1] != look_at(votes, selected):
+            raise ArgumentError(
+                "looks", looks[-1] if looks else "none", "the last look is at the votes that are counted"
+            )
+        check_looks(looks, budget)
+        ladders = ladders_of(question, family, sigma_min, two_sided=two_sided)
+        p_a, p_b = bounds_at(looks, budget, alpha, ladders, two_sided=two_sided, others=len(others))
+    elif looks:
+        raise ArgumentError("looks", looks[-1], "looks are for a question")
+    else:
+        last = look_at(votes, selected)
+        p_a, p_b = fixed_bounds(last, alpha, two_sided=two_sided, others=len(others))
     if kind is NoiseKind.ISOTROPIC and sigma_min != sigma.max():
         raise ArgumentError("kind", str(kind), "this scale is not the same everywhere")
     K = family.region(p_a, p_b)
@@ -155,6 +169,19 @@ def certificate(
         budget=budget,
         looks=looks,
     )
+
+
+def fixed_bounds(votes: Look, alpha: float, *, two_sided: bool, others: int) -> tuple[float, float]:
+    """pA from below and pB from above after a number of draws that was fixed beforehand."""
+    p_a = lower_confidence_bound(votes.hits, votes.draws, alpha / (1 + two_sided))
+    if not two_sided:
+        return p_a, 1 - p_a  # exact where it matters, for p_a of at least 1/2
+    return p_a, min(upper_confidence_bound(votes.runner_up, votes.draws, alpha / 2 / others), 1 - p_a)
+
+
+def ladders_of(question: Question, family: Family, sigma_min: float, *, two_sided: bool) -> tuple[Ladder, ...]:
+    """The rates that are tested to answer a question."""
+    return (TWO_SIDED,) if two_sided else (STEPS, ladder(family, question.regions(sigma_min)))
 
 
 def look_at(counts: Sequence[int], selected: int) -> Look:

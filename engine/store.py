@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 
 from ars.engine.certificate import Certificate
-from ars.engine.spending import Look
+from ars.engine.looks import Look
 from ars.errors import ArsError, RunError, StoreError
 from ars.noise import Scope
 

@@ -14,7 +14,8 @@ from ars.engine.algorithms import Plan
 from ars.engine.audit import _recompute
 from ars.engine.bounds import lower_confidence_bound
 from ars.engine.cli import main
-from ars.engine.spending import Look, bounds_at
+from ars.engine.ladder import STEPS, bounds_at, ladder
+from ars.engine.looks import Look
 from ars.engine.stopping import Grid
 from ars.engine.store import read_records
 from ars.noise import GAUSSIAN, NoiseKind
@@ -135,7 +136,8 @@ def test_looks_that_no_input_can_have_had_are_found_though_all_bounds_follow_fro
     hits, n = json.loads(stored("counts", idx))[stored("selected", idx)], stored("n", idx)
     p_a = lower_confidence_bound(hits, n, 0.001)
     if looks:
-        p_a = bounds_at(looks, 20_000, 0.001, two_sided=False, others=3)[0]
+        ladders = STEPS, ladder(GAUSSIAN, Grid((0, 0.05, 0.1)).regions(stored("sigma_min", idx)))
+        p_a = bounds_at(looks, 20_000, 0.001, ladders, two_sided=False, others=3)[0]
     change("looks", json.dumps(looks), idx)
     change("p_a", p_a, idx)
     change("p_b", 1 - p_a, idx)
@@ -144,6 +146,18 @@ def test_looks_that_no_input_can_have_had_are_found_though_all_bounds_follow_fro
     (record,) = (record for record in read_records(Path("run.sqlite")) if record.idx == idx)
     plan = Plan(100, 20_000, 0.001, False, Grid((0, 0.05, 0.1)))
     assert _recompute(record, plan, "gaussian", NoiseKind.ISOTROPIC)
+
+
+def test_a_damaged_scale_is_one_sentence():
+    certify()
+    change_settings(sigma="abc")
+    refused(audit(), "run.sqlite: its settings are damaged")
+
+
+def test_a_run_with_the_bounds_of_another_version_is_refused():
+    certify(*ADAPTIVE, n=1000)
+    change_settings(bounds=1)
+    refused(audit(), "its bounds are of version 1, and this version of ARS has 2; use the version that wrote it")
 
 
 @pytest.mark.usefixtures("run")

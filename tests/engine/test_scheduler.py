@@ -89,7 +89,7 @@ def test_batches_stay_full_while_inputs_stop_at_different_looks():
     with lanes_for(runner, batch=128) as lanes:
         draws = [one.draws for one in run(lanes, Host(2 * 2 * 128 // 16, 5, GAUSSIAN, 0), jobs())]
     assert len(draws) == 1000
-    assert len(set(draws)) > 10, "they do stop at different looks"
+    assert len(set(draws)) > 5, "they do stop at different looks"
     assert sum(runner.sizes) == sum(draws), "no draw that nobody asked for"
     assert np.mean(sizes) >= 0.95 * 128
     assert len(sizes) > 0.9 * len(runner.sizes)

@@ -1,115 +1,150 @@
-"""The bounds that hold at every look: the looks, the parts of alpha, and what they cost."""
+"""The limits of a test of a rate: draws at that rate meet any of them with a probability of at most alpha, and hardly
+less. The probability is computed again here, in whole numbers or by the plainest sums, and by simulation."""
 
-import itertools
 import math
+from fractions import Fraction
 
+import mpmath as mp
 import numpy as np
 import pytest
+from exact import binomial_tail
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import bdtr
+from scipy.stats import binom, norm
 
-from ars.engine import spending
-from ars.engine.bounds import MIN_ALPHA, lower_confidence_bound, upper_confidence_bound
-from ars.engine.spending import Look, bounds_at, check_looks, look_draws, next_look
-from ars.errors import ArgumentError
-from ars.noise import GAUSSIAN
-
-
-def binary(looks, n, alpha=0.001):
-    return bounds_at(looks, n, alpha, two_sided=False, others=3)[0]
+from ars.engine.looks import look_draws
+from ars.engine.spending import GIVEN_UP, SLACK, SLACK_A_DRAW, limits
 
 
-@settings(deadline=None)
-@given(st.integers(1, 10**9))
-def test_looks_go_up_to_the_budget_and_their_parts_add_up_to_alpha(n):
-    looks = look_draws(n)
-    assert looks[-1] == n
-    assert all(a < b for a, b in itertools.pairwise(looks))
-    assert looks[0] >= min(n, spending.FIRST_LOOK)
-    assert math.fsum(spending._parts(n).values()) == pytest.approx(1, abs=1e-12)
-    assert math.fsum([spending.RESERVE_BY_COUNT, *(part for _, part in spending.BY_COUNT)]) == pytest.approx(
-        1, abs=1e-12
-    )
-    assert min(spending._parts(n).values()) * 1e-5 / 2 / 10**5 > MIN_ALPHA, "the plan's least alpha, over 10^5 classes"
-    for before, after in itertools.pairwise(looks):
-        assert next_look(before, n) == after
+def exact_chance(a, b, n, chosen):
+    """The probability that draws which miss at the rate a / b meet a limit: exactly, in whole numbers."""
+    ways, met, before = {0: 1}, Fraction(0), 0
+    for draws, most in zip(look_draws(n), chosen, strict=True):
+        step = draws - before
+        more = [math.comb(step, k) * a**k * (b - a) ** (step - k) for k in range(step + 1)]
+        grown: dict[int, int] = {}
+        for misses, way in ways.items():
+            for k, times in enumerate(more):
+                grown[misses + k] = grown.get(misses + k, 0) + way * times
+        met += Fraction(sum(way for misses, way in grown.items() if misses <= most), b**draws)
+        ways, before = {misses: way for misses, way in grown.items() if misses > most}, draws
+    return met
 
 
-def test_a_budget_too_small_for_a_second_look_has_the_bound_of_fixed_n():
-    for n in (1, 10, 200):
-        assert look_draws(n) == (n,)
-        for hits in (0, n // 2, n):
-            assert binary([Look(n, hits, 0)], n) == pytest.approx(lower_confidence_bound(hits, n, 0.001), abs=1e-9)
+def chance(rate, n, chosen):
+    """The same in floats, with scipy's law and nothing left out but what no float holds."""
+    law, met, before = np.ones(1), 0.0, 0
+    for draws, most in zip(look_draws(n), chosen, strict=True):
+        step = draws - before
+        law = np.convolve(law, binom.pmf(np.arange(step + 1), step, rate))
+        met += law[: most + 1].sum()
+        law[: most + 1] = 0
+        before = draws
+    return met
 
 
-def test_an_input_that_runs_to_the_budget_loses_almost_nothing():
-    """In radius, for Gaussian noise of scale 1: under 0.01 where pA is up to 0.99, under 0.02 where all draws hit."""
-    n = 100_000
-    for share, most in ((0.55, 0.01), (0.8, 0.01), (0.99, 0.01), (1.0, 0.02)):
-        hits = round(share * n)
-        p = binary([Look(n, hits, 0)], n)
-        fixed = lower_confidence_bound(hits, n, 0.001)
-        assert 0 < GAUSSIAN.radius(fixed, 1 - fixed, 1) - GAUSSIAN.radius(p, 1 - p, 1) < most
+@pytest.mark.parametrize(("a", "b"), [(1, 2), (1, 10), (1, 50), (9, 10)])
+def test_in_whole_numbers_alpha_is_not_exceeded(a, b):
+    for alpha in (0.05, 0.001):
+        chosen = limits(a / b, 600, alpha)
+        met = exact_chance(a, b, 600, chosen)
+        assert met <= Fraction(alpha)
+        assert met >= 0.75 * alpha, "limits are whole numbers, so not all of alpha can be spent"
 
 
-def test_draws_that_never_miss_have_the_bound_of_a_fifth_of_alpha_at_every_look():
-    n = 100_000
-    looks = [Look(draws, draws, 0) for draws in look_draws(n) if draws < n]
-    for number, look in enumerate(looks, 1):
-        p = binary(looks[:number], n)
-        if 1 - p < spending.RARE / n:
-            assert p == pytest.approx(0.0002 ** (1 / look.draws), abs=1e-9)
-    assert 1 - binary(looks, n) < spending.RARE / n
+def cut_chance(rate, n, chosen):
+    """The same for more draws, with the laws cut where they are below 1e-16."""
+    law, lowest, met, before = np.ones(1), 0, 0.0, 0
+    for draws, most in zip(look_draws(n), chosen, strict=True):
+        step = draws - before
+        first, last = binom.ppf([1e-16, 1 - 1e-16], step, rate).astype(int)
+        law = np.convolve(law, binom.pmf(np.arange(first, last + 1), step, rate))
+        number = max(0, most - lowest - first + 1)
+        met += law[:number].sum()
+        law, lowest, before = law[number:], lowest + first + number, draws
+    return met
 
 
-def test_another_look_never_takes_away_what_was_certified():
-    rng = np.random.default_rng(0)
-    for share in (0.6, 0.95, 0.9995, 1.0):
-        n, hits, before, looks = 20_000, 0, 0, []
-        reported = 0.0
-        for draws in look_draws(n):
-            hits += int(rng.binomial(draws - before, share))
-            before = draws
-            looks.append(Look(draws, hits, draws - hits))
-            p_a, p_b = bounds_at(looks, n, 0.01, two_sided=True, others=5)
-            assert p_a >= reported
-            assert p_b <= 1 - p_a
-            reported = p_a
+@pytest.mark.parametrize("K", [0, 1, 2, 2.5, 3, 3.5])
+def test_nearly_all_of_alpha_is_spent_at_the_budget_of_the_field(K):
+    rate = float(norm.sf(K))
+    assert 0.00097 < cut_chance(rate, 100_000, limits(rate, 100_000, 0.001)) <= 0.001
 
 
-def test_the_runner_up_is_bounded_like_the_misses_at_its_part_of_alpha():
-    n = 50_000
-    looks = [Look(draws, draws // 2, draws // 4) for draws in look_draws(n)]
-    _, p_b = bounds_at(looks, n, 0.01, two_sided=True, others=10)
-    assert upper_confidence_bound(n // 4, n, 0.0005) < p_b < upper_confidence_bound(n // 4, n, 0.0001)
-
-
-def test_looks_between_tenths_bound_rare_misses_only():
-    n = 100_000
-    assert len(look_draws(n)) > 1.5 * len(spending._parts(n))
-    between = next(draws for draws in look_draws(n) if draws not in spending._parts(n) and draws > n / 2)
-    assert binary([Look(between, between, 0)], n) == 0
-    tenth = max(draws for draws in spending._parts(n) if draws < between)
-    assert binary([Look(tenth, tenth, 0), Look(between, between, 0)], n) == pytest.approx(0.0002 ** (1 / between))
-    common = Look(tenth, tenth // 2, 0)
-    assert binary([common, Look(between, between // 2, 0)], n) == binary([common], n)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda looks: looks[1:],
-        lambda looks: [*looks[:2], looks[1], *looks[2:]],
-        lambda looks: [looks[0]._replace(draws=looks[0].draws + 1), *looks[1:]],
-        lambda looks: [looks[0]._replace(hits=looks[1].hits + 1), *looks[1:]],
-        lambda looks: [looks[0]._replace(hits=0), *looks[1:]],
-        lambda looks: [looks[0]._replace(runner_up=looks[1].runner_up + 1), *looks[1:]],
-        lambda looks: [*looks[:-1], looks[-1]._replace(runner_up=looks[-1].draws)],
-    ],
-    ids=["left out", "twice", "elsewhere", "hits taken back", "misses taken back", "runner-up", "too many"],
+@settings(deadline=None, max_examples=60)
+@given(
+    st.integers(1, 4000),
+    st.floats(0.0005, 0.999),
+    st.floats(1e-8, 0.2),
+    st.lists(st.floats(0.8, 0.9999), max_size=4),
 )
-def test_looks_that_no_input_can_have_had_are_refused(change):
-    looks = [Look(draws, draws * 3 // 4, draws // 5) for draws in look_draws(10_000)[:5]]
-    check_looks(looks, 10_000)
-    with pytest.raises(ArgumentError, match="looks"):
-        check_looks(change(looks), 10_000)
+def test_alpha_is_not_exceeded_at_any_rate_nor_with_any_floor(n, rate, alpha, lower):
+    """Floors come from lower rates, as near as a thousandth: a chain of them, the lowest rate first."""
+    floor = ()
+    for factor in sorted(lower):
+        floor = limits(rate * factor, n, alpha, floor)
+    chosen = limits(rate, n, alpha, floor)
+    assert len(chosen) == len(look_draws(n))
+    assert all(one >= least for one, least in zip(chosen, floor or chosen, strict=True))
+    assert chance(rate, n, chosen) <= alpha
+
+
+def test_simulated_draws_meet_the_limits_no_more_often_than_alpha():
+    """A million inputs at alpha = 0.05: three standard deviations are 0.00065."""
+    n, inputs = 4000, 1_000_000
+    rng, steps = np.random.default_rng(0), np.diff([0, *look_draws(4000)])
+    for rate in (0.4, 0.01):
+        chosen, misses, met = limits(rate, n, 0.05), np.zeros(inputs, np.int64), np.zeros(inputs, bool)
+        for step, most in zip(steps, chosen, strict=True):
+            misses += rng.binomial(step, rate, inputs)
+            met |= misses <= most
+        assert 0.045 < met.mean() < 0.05 + 0.00065
+
+
+def test_the_last_look_is_nearly_that_of_fixed_n():
+    n, alpha = 100_000, 0.001
+    for K in (0, 1, 2, 3, 3.25, 3.5):
+        rate = float(norm.sf(K))
+        single = int(binom.ppf(alpha, n, rate)) - 1
+        given_up = single - limits(rate, n, alpha)[-1]
+        assert 0 <= given_up <= GIVEN_UP * math.sqrt(n * rate * (1 - rate))
+    assert given_up == 0, "3.5: one miss more or less decides"
+
+
+def test_few_hits_in_a_row_exclude_a_rare_miss():
+    """That a radius of 3.5 sigma is out of reach takes log(1 / alpha) / rate = 29,700 hits with one look."""
+    rate = float(norm.sf(3.5))
+    first = next(
+        draws for draws, most in zip(look_draws(100_000), limits(rate, 100_000, 0.001), strict=True) if most >= 0
+    )
+    assert 29_700 < first < 36_500
+
+
+@pytest.mark.parametrize("n", [10**5, 10**7, 10**9])
+def test_scipys_binomial_sums_are_within_the_slack(n):
+    """Of 50 digits, where limits are: at probabilities of about alpha."""
+    for rate in (1e-5, 3e-5, 1e-3, 0.3):
+        for alpha in (0.05, 0.001, 1e-6):
+            k = int(binom.ppf(alpha, n, rate))
+            if k < n * rate < 3e6:
+                sure = binomial_tail(n - k, n, 1 - mp.mpf(rate))
+                assert abs(mp.mpf(float(bdtr(k, n, rate))) / sure - 1) < SLACK / 2 + SLACK_A_DRAW * n
+
+
+def test_one_look_has_the_limit_of_fixed_n():
+    for n in (1, 10, 200, 299):
+        assert look_draws(n) == (n,)
+        for rate in (0.01, 0.3, 0.9):
+            (most,) = limits(rate, n, 0.05)
+            assert binom.cdf(most, n, rate) <= 0.05 < binom.cdf(most + 1, n, rate)
+
+
+def test_a_large_budget_takes_fourier_transforms_and_gives_the_same_limits(monkeypatch):
+    from ars.engine import spending
+
+    fast = spending.limits.__wrapped__(0.3, 300_000, 0.001)
+    monkeypatch.setattr(spending, "_LARGE", 10**12)
+    plain = spending.limits.__wrapped__(0.3, 300_000, 0.001)
+    assert np.abs(np.subtract(fast, plain)).max() <= 1
+    assert np.mean(np.equal(fast, plain)) > 0.95

@@ -10,7 +10,8 @@ from scipy.stats import binom, norm
 
 from ars.engine.algorithms import Plan
 from ars.engine.bounds import lower_confidence_bound
-from ars.engine.spending import RARE, Look, bounds_at, look_draws
+from ars.engine.ladder import STEPS, TWO_SIDED, bounds_at, ladder
+from ars.engine.looks import Look, look_draws
 from ars.engine.stopping import RADII, Grid, Tolerance
 from ars.noise import FAMILIES, GAUSSIAN, LAPLACE, UNIFORM
 
@@ -23,29 +24,29 @@ def too_often(wrong, inputs):
     return wrong > binom.isf(1e-6, inputs, ALPHA)
 
 
-# The set looks, and many between them: an input may look wherever it likes.
-DRAWS = sorted({*look_draws(N), *range(50, N, 50)})
+DRAWS = look_draws(N)
 
 
-def all_looks(probabilities, inputs, seed=0, draws=DRAWS):
+def all_looks(probabilities, inputs, seed=0):
     """The votes at each look of inputs that never stop: inputs x looks x answers."""
     rng = np.random.default_rng(seed)
-    steps = np.diff([0, *draws])
+    steps = np.diff([0, *DRAWS])
     return np.stack([rng.multinomial(step, probabilities, size=inputs) for step in steps], axis=1).cumsum(axis=1)
 
 
-# At the thresholds of the grid for sigma 0.5, from abstention up, and where one way of spending follows the other.
-WORST = [*norm.cdf(np.arange(0, 3.5, 0.5)), 1 - RARE / N, 1 - RARE / N + 1e-9, 1 - 1e-4]
+# A grid that is fine where N draws can tell its steps apart, and finer than that in one place: many tests, and floors.
+RATES = ladder(GAUSSIAN, tuple(sorted({*np.arange(1, 31) / 10, *np.arange(1000, 1040) / 1000})))
+# Just above a rate that is tested: to exclude it is wrong, and as likely as it can be.
+WORST = [RATES[number] * (1 + 1e-9) for number in (0, 4, 9, 20, 48, 55, 60, len(RATES) - 1)]
 
 
-@pytest.mark.parametrize("p_a", [pytest.param(p, id=f"{p:.4f}") for p in WORST])
-def test_the_best_bound_of_all_looks_is_above_the_truth_no_more_often_than_alpha(p_a):
+@pytest.mark.parametrize("rate", [pytest.param(rate, id=f"{rate:.4f}") for rate in WORST])
+def test_the_best_bound_of_all_looks_is_above_the_truth_no_more_often_than_alpha(rate):
     """This is the worst that any stopping rule could do: it takes each input's bound at its best look."""
-    votes = all_looks([p_a, 1 - p_a], INPUTS)
     wrong = 0
-    for hits in votes[:, :, 0]:
+    for hits in all_looks([1 - rate, rate], INPUTS)[:, :, 0]:
         looks = [Look(draws, int(k), draws - int(k)) for draws, k in zip(DRAWS, hits, strict=True)]
-        wrong += bounds_at(looks, N, ALPHA, two_sided=False, others=1)[0] > p_a
+        wrong += bounds_at(looks, N, ALPHA, [STEPS, RATES], two_sided=False, others=1)[0] > 1 - rate
     assert not too_often(wrong, INPUTS), f"{wrong / INPUTS:.2%} are wrong"
 
 
@@ -55,18 +56,18 @@ def test_both_bounds_of_all_looks_are_wrong_together_no_more_often_than_alpha(pr
     wrong = 0
     for counts in all_looks(probabilities, inputs):
         looks = [Look(int(row.sum()), int(row[0]), int(row[1:].max())) for row in counts]
-        p_a, p_b = bounds_at(looks, N, ALPHA, two_sided=True, others=2)
+        p_a, p_b = bounds_at(looks, N, ALPHA, [TWO_SIDED], two_sided=True, others=2)
         wrong += p_a > probabilities[0] or p_b < max(probabilities[1:])
     assert not too_often(wrong, inputs)
 
 
 def test_peeking_with_the_bound_of_fixed_n_fails_the_same_test():
     inputs, failed = 2000, 0
-    for p_a in WORST[1:5]:
+    for rate in WORST[1:5]:
         wrong = 0
-        for hits in all_looks([p_a, 1 - p_a], inputs, draws=look_draws(N))[:, :, 0]:
-            peeks = (lower_confidence_bound(int(k), m, ALPHA) for m, k in zip(look_draws(N), hits, strict=True))
-            wrong += max(peeks) > p_a
+        for hits in all_looks([1 - rate, rate], inputs)[:, :, 0]:
+            peeks = (lower_confidence_bound(int(k), m, ALPHA) for m, k in zip(DRAWS, hits, strict=True))
+            wrong += max(peeks) > 1 - rate
         failed += too_often(wrong, inputs)
     assert failed == 4
 
@@ -111,7 +112,7 @@ def test_certificates_of_every_rule_and_family_are_above_the_truth_no_more_often
 def test_a_rule_that_stops_where_its_peeks_look_best_fails_the_same_test(monkeypatch):
     """The same algorithm with the bound of fixed n at each look."""
 
-    def peek(looks, n, alpha, *, two_sided, others):
+    def peek(looks, n, alpha, ladders, *, two_sided, others):
         p_a = max(lower_confidence_bound(look.hits, look.draws, alpha) for look in looks)
         return p_a, 1 - p_a
 

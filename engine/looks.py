@@ -1,0 +1,60 @@
+"""Where adaptive stopping looks at the votes of an input, and what it sees there.
+
+The looks of a budget of n draws are set beforehand: each has a twentieth more draws than the one before, and at least a
+hundred. A finer schedule saves no draws, and each look takes time.
+"""
+
+import bisect
+import itertools
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from ars.errors import ArgumentError
+
+__all__ = ["Look", "check_looks", "look_draws", "look_number", "next_look"]
+
+RATIO = 1.05
+LEAST_APART = 100
+FIRST_LOOK = 200
+MOST_SPREAD = 500
+"""The first look is not before n / 500 draws either."""
+
+
+class Look(NamedTuple):
+    """The votes at one look: how many draws, how many of them for the selected class, and for the next best answer."""
+
+    draws: int
+    hits: int
+    runner_up: int
+
+
+@lru_cache
+def look_draws(n: int) -> tuple[int, ...]:
+    """The draws at which a budget of n is looked at; the last look is at n."""
+    looks = [n]
+    while (earlier := min(round(looks[-1] / RATIO), looks[-1] - LEAST_APART)) >= max(FIRST_LOOK, n / MOST_SPREAD):
+        looks.append(earlier)
+    return tuple(reversed(looks))
+
+
+def look_number(draws: int, n: int) -> int:
+    """Which look of a budget of n is at so many draws, from 0."""
+    return bisect.bisect_left(look_draws(n), draws)
+
+
+def next_look(draws: int, n: int) -> int:
+    """The draws of the first look after so many."""
+    looks = look_draws(n)
+    return looks[bisect.bisect_right(looks, draws)]
+
+
+def check_looks(looks: Sequence[Look], n: int) -> None:
+    """Refuse looks that no input can have had: elsewhere, with some left out, or with votes that were taken back."""
+    if tuple(look.draws for look in looks) != look_draws(n)[: len(looks)]:
+        raise ArgumentError("looks", [look.draws for look in looks], f"a budget of {n} draws is looked at elsewhere")
+    for before, look in itertools.pairwise([Look(0, 0, 0), *looks]):
+        misses = look.draws - look.hits
+        grown = before.hits <= look.hits and before.draws - before.hits <= misses
+        if not grown or not before.runner_up <= look.runner_up <= misses:
+            raise ArgumentError("looks", tuple(look), f"these votes do not follow {tuple(before)}")
