@@ -135,7 +135,7 @@ def _outcome(inputs: Sequence[Votes], n: int, question: Grid, rule: str, hope: f
 
 def _at_the_end(votes: Votes) -> tuple[float, float]:
     made = votes.certificate
-    return fixed_bounds(votes.looks[-1], made.alpha, two_sided=made.two_sided, others=len(made.counts) - 1)
+    return fixed_bounds(votes.looks[-1], made.alpha, two_sided=made.two_sided)
 
 
 def _radius(votes: Votes, p_a: float, p_b: float) -> float:
@@ -155,12 +155,11 @@ def _stop(votes: Votes, n: int, question: Grid, rule: str, hope: float) -> tuple
 def _radius_rule(votes: Votes, n: int, question: Grid, rule: str) -> Callable[[Sequence[Look]], float]:
     """The radius that looks certify, by the bounds of this rule."""
     made = votes.certificate
-    others = len(made.counts) - 1
     if rule == OURS:
         ladders = ladders_of(question, family_named(made.family), made.sigma_min, two_sided=made.two_sided)
 
         def ours(looks: Sequence[Look]) -> float:
-            return _radius(votes, *bounds_at(looks, n, made.alpha, ladders, two_sided=made.two_sided, others=others))
+            return _radius(votes, *bounds_at(looks, n, made.alpha, ladders, two_sided=made.two_sided))
 
         return ours
     published_bounds: dict[str, BoundOfRate] = {EQUAL: _equal, FEW: _few, BETTING: _betting}
@@ -170,7 +169,7 @@ def _radius_rule(votes: Votes, n: int, question: Grid, rule: str) -> Callable[[S
         p_a = 1 - min(bound(look.draws - look.hits, look.draws, n, made.alpha / (1 + made.two_sided)) for look in looks)
         if not made.two_sided:
             return _radius(votes, p_a, 1 - p_a)
-        p_b = min(bound(look.runner_up, look.draws, n, made.alpha / 2 / others) for look in looks)
+        p_b = min(bound(look.runner_up, look.draws, n, made.alpha / 2) for look in looks)
         return _radius(votes, p_a, min(p_b, 1 - p_a))
 
     return published

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from ars.checks import whole_number
 from ars.engine.bounds import MAX_N, check_alpha
-from ars.engine.certificate import ABSTAIN, Certificate, certificate, ladders_of, look_at, prediction
-from ars.engine.ladder import VERSION, bounds_at
+from ars.engine.certificate import ABSTAIN, BOUNDS, Certificate, certificate, ladders_of, look_at, prediction
+from ars.engine.ladder import bounds_at
 from ars.engine.looks import Look
 from ars.engine.requests import Draws, Phase
 from ars.engine.stopping import Adaptive, Fixed, Question, StoppingRule
@@ -29,7 +29,7 @@ Votes = NDArray[np.int64]
 Procedure = Generator[Draws, Votes, Result]
 
 
-# Split over up to 10^5 classes, it stays in the range of the bounds.
+# Its halves, and the parts that `ars-bench stopping` makes of it, stay in the range of the bounds.
 MIN_PLAN_ALPHA = 1e-9
 MIN_ADAPTIVE_ALPHA = 1e-5
 
@@ -59,18 +59,20 @@ class Plan:
     def settings(self) -> dict[str, str | float]:
         """The plan, for the record."""
         plan: dict[str, str | float] = {"n0": self.n0, "n": self.n, "alpha": self.alpha, "two_sided": self.two_sided}
+        if self.two_sided or self.question:
+            plan["bounds"] = BOUNDS
         if self.question is None:
             return plan | {"stopping": "fixed"}
-        return plan | {"stopping": "adaptive", "bounds": VERSION} | self.question.settings
+        return plan | {"stopping": "adaptive"} | self.question.settings
 
-    def stopping_rule(self, family: Family, sigma_min: float, classes: int) -> StoppingRule:
+    def stopping_rule(self, family: Family, sigma_min: float) -> StoppingRule:
         """When an input with this noise has had enough draws."""
         if self.question is None:
             return Fixed(self.n)
         ladders = ladders_of(self.question, family, sigma_min, two_sided=self.two_sided)
 
         def radius(looks: Sequence[Look]) -> float:
-            p_a, p_b = bounds_at(looks, self.n, self.alpha, ladders, two_sided=self.two_sided, others=classes)
+            p_a, p_b = bounds_at(looks, self.n, self.alpha, ladders, two_sided=self.two_sided)
             return family.radius(p_a, p_b, sigma_min) or ABSTAIN
 
         return Adaptive(self.n, self.question, radius)
@@ -86,7 +88,7 @@ def certify(scale: NDArray[np.float32], plan: Plan, family: Family, kind: NoiseK
         raise RunError(f"none of the first {plan.n0} draws has finite logits; check the model for NaN and infinity")
     c_a = int(counts_select[:-1].argmax())
 
-    rule = plan.stopping_rule(family, float(scale.min()), len(counts_select) - 1)
+    rule = plan.stopping_rule(family, float(scale.min()))
     counts, looks = np.zeros_like(counts_select), list[Look]()
     while draws := rule.more(looks):
         counts = counts + (yield Draws(Phase.ESTIMATION, draws))

@@ -15,7 +15,6 @@ from ars.data import Dataset, ImageSize, open_data
 from ars.data.pixels import file_sha256
 from ars.engine.algorithms import Plan
 from ars.engine.certificate import Certificate, certificate
-from ars.engine.ladder import VERSION
 from ars.engine.run import content_sha256, environment_of, settings_of
 from ars.engine.smoothed import SmoothedClassifier, load
 from ars.engine.stopping import Question, Tolerance, parse_radii
@@ -56,14 +55,14 @@ def audit(
     if not records:
         raise StoreError(path, "it holds no certificates", "certify some inputs first")
     found = Audit()
-    if settings.get("stopping") == "adaptive" and settings.get("bounds") != VERSION:
-        problem = f"its bounds are of version {settings.get('bounds', 1)}, and this version of ARS has {VERSION}"
-        raise StoreError(path, problem, "use the version that wrote it")
     try:
         plan, kind = _plan(settings), NoiseKind(str(settings["kind"]))
         sigma = None if settings.get("sigma") is None else float(str(settings["sigma"]))
     except (KeyError, TypeError, ValueError) as error:
         raise StoreError(path, f"its settings are damaged ({error})", "certify again into another store") from error
+    if (bounds := plan.settings.get("bounds")) != settings.get("bounds"):
+        problem = f"its bounds are of version {settings.get('bounds', 1)}, and this version of ARS has {bounds}"
+        raise StoreError(path, problem, "use the version that wrote it")
     for record in records:
         found.differences += _recompute(record, plan, str(settings["family"]), kind)
         found.recomputed += 1

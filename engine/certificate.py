@@ -22,6 +22,7 @@ from ars.noise import Family, NoiseKind, Scope, family_named, scale_map
 
 __all__ = [
     "ABSTAIN",
+    "BOUNDS",
     "Certificate",
     "certificate",
     "fixed_bounds",
@@ -32,6 +33,10 @@ __all__ = [
 ]
 
 ABSTAIN = -1
+
+BOUNDS = 2
+"""The version of the bounds of adaptive and two-sided certificates, for the record: the same votes have others in
+another version. (1 had Bonferroni's inequality, over the looks and over the other answers.)"""
 
 
 @dataclass(frozen=True)
@@ -119,8 +124,7 @@ def certificate(
 
     `counts` has a bin for each class and one last bin for draws that voted for nobody; that bin competes like a class.
     `selected` must come from other draws than `counts`, `n0` of them. If `two_sided`, alpha is split in halves between
-    the bound of pA and those of all other bins at once (Bonferroni); otherwise pB is 1 - pA. The scale is taken as the
-    noise uses it, in float32.
+    the bound of pA and that of pB; otherwise pB is 1 - pA. The scale is taken as the noise uses it, in float32.
 
     Without a `question`, n must have been fixed beforehand. With one, n may depend on the votes: `looks` are all that
     were taken of a budget of `budget` draws, the last one at `counts`.
@@ -129,7 +133,6 @@ def certificate(
     family, kind = family_named(family), NoiseKind(kind)
     classes, n = len(votes) - 1, sum(votes)
     selected = whole_number("selected", selected, 0, classes - 1, f"there are {classes} classes")
-    others = [count for answer, count in enumerate(votes) if answer != selected]
     alpha = check_alpha(alpha)
     sigma = scale_map(scale).astype(np.float64)
     sigma_min = float(sigma.min())
@@ -141,12 +144,11 @@ def certificate(
             )
         check_looks(looks, budget)
         ladders = ladders_of(question, family, sigma_min, two_sided=two_sided)
-        p_a, p_b = bounds_at(looks, budget, alpha, ladders, two_sided=two_sided, others=len(others))
+        p_a, p_b = bounds_at(looks, budget, alpha, ladders, two_sided=two_sided)
     elif looks:
         raise ArgumentError("looks", looks[-1], "looks are for a question")
     else:
-        last = look_at(votes, selected)
-        p_a, p_b = fixed_bounds(last, alpha, two_sided=two_sided, others=len(others))
+        p_a, p_b = fixed_bounds(look_at(votes, selected), alpha, two_sided=two_sided)
     if kind is NoiseKind.ISOTROPIC and sigma_min != sigma.max():
         raise ArgumentError("kind", str(kind), "this scale is not the same everywhere")
     K = family.region(p_a, p_b)
@@ -171,12 +173,16 @@ def certificate(
     )
 
 
-def fixed_bounds(votes: Look, alpha: float, *, two_sided: bool, others: int) -> tuple[float, float]:
-    """pA from below and pB from above after a number of draws that was fixed beforehand."""
+def fixed_bounds(votes: Look, alpha: float, *, two_sided: bool) -> tuple[float, float]:
+    """pA from below and pB from above after a number of draws that was fixed beforehand.
+
+    pB is bounded by the count of the most frequent other answer, at the level of a single one: the likeliest other
+    answer has no more votes than that, so whenever its own bound holds, this one does, for it and for all others.
+    """
     p_a = lower_confidence_bound(votes.hits, votes.draws, alpha / (1 + two_sided))
     if not two_sided:
         return p_a, 1 - p_a  # exact where it matters, for p_a of at least 1/2
-    return p_a, min(upper_confidence_bound(votes.runner_up, votes.draws, alpha / 2 / others), 1 - p_a)
+    return p_a, min(upper_confidence_bound(votes.runner_up, votes.draws, alpha / 2), 1 - p_a)
 
 
 def ladders_of(question: Question, family: Family, sigma_min: float, *, two_sided: bool) -> tuple[Ladder, ...]:

@@ -13,7 +13,8 @@ rate have each the limits of the one before as a floor, for that one was not exc
 tested so far. So whatever excludes any of them, at any look, excludes the last of them too; and that is excluded at all
 with a probability of at most alpha.
 
-The bound of pB is that of the most frequent of the other answers, at a part of alpha for each of them.
+The bound of pB is that of the most frequent of the other answers. The likeliest of them has no more votes at any look,
+so whatever excludes a rate for the first excludes it for the second, and nothing is to be divided among the answers.
 A certificate can be computed again from its looks, n, alpha and the ladders; nothing else decides its bounds.
 """
 
@@ -26,10 +27,7 @@ from ars.engine.looks import Look, look_number
 from ars.engine.spending import limits
 from ars.noise import Family, hits_at
 
-__all__ = ["STEPS", "TWO_SIDED", "VERSION", "Ladder", "bounds_at", "ladder"]
-
-VERSION = 2
-"""Of these bounds, for the record: the same looks have others in another version. (1 had Bonferroni's inequality.)"""
+__all__ = ["STEPS", "TWO_SIDED", "Ladder", "bounds_at", "ladder"]
 
 Ladder = tuple[float, ...]
 
@@ -52,16 +50,16 @@ _largest_rate = lru_cache(maxsize=2**14)(Family.largest_rate)
 
 
 def bounds_at(
-    looks: Sequence[Look], n: int, alpha: float, ladders: Sequence[Ladder], *, two_sided: bool, others: int
+    looks: Sequence[Look], n: int, alpha: float, ladders: Sequence[Ladder], *, two_sided: bool
 ) -> tuple[float, float]:
-    """pA from below and pB from above after these looks, for a budget of n draws and that many answers besides the
-    selected one. Alpha is divided as at fixed n: in halves if `two_sided`, and the second half among the others."""
+    """pA from below and pB from above after these looks, for a budget of n draws. Each has half of alpha if
+    `two_sided`, and otherwise pB is 1 - pA."""
     numbers = [look_number(look.draws, n) for look in looks]
     misses = [look.draws - look.hits for look in looks]
     p_a = hits_at(_rate_bound(numbers, misses, ladders, n, alpha / (1 + two_sided)))
     if not two_sided:
         return p_a, 1 - p_a
-    p_b = _rate_bound(numbers, [look.runner_up for look in looks], ladders, n, alpha / 2 / others)
+    p_b = _rate_bound(numbers, [look.runner_up for look in looks], ladders, n, alpha / 2)
     return p_a, min(p_b, 1 - p_a)
 
 

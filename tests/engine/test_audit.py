@@ -137,7 +137,7 @@ def test_looks_that_no_input_can_have_had_are_found_though_all_bounds_follow_fro
     p_a = lower_confidence_bound(hits, n, 0.001)
     if looks:
         ladders = STEPS, ladder(GAUSSIAN, Grid((0, 0.05, 0.1)).regions(stored("sigma_min", idx)))
-        p_a = bounds_at(looks, 20_000, 0.001, ladders, two_sided=False, others=3)[0]
+        p_a = bounds_at(looks, 20_000, 0.001, ladders, two_sided=False)[0]
     change("looks", json.dumps(looks), idx)
     change("p_a", p_a, idx)
     change("p_b", 1 - p_a, idx)

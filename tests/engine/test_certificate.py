@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import beta, norm
+from scipy.stats import beta, binom, norm
 
 import ars
-from ars.engine.certificate import ABSTAIN, certificate, format_radius, prediction
+from ars.engine.certificate import ABSTAIN, certificate, fixed_bounds, format_radius, prediction
+from ars.engine.looks import Look
 from ars.errors import ArgumentError, UnknownName
 from ars.noise import FAMILIES, GAUSSIAN, NoiseKind, Scope
 
@@ -33,10 +34,27 @@ def test_the_binary_certificate_is_the_one_of_cohen_et_al():
 def test_the_two_sided_certificate_bounds_every_other_answer_at_once():
     made = certificate([700, 200, 100, 0], 0, two_sided=True, **SETTINGS)
     p_a = beta.ppf(0.0005, 700, 301)
-    p_b = beta.isf(0.0005 / 3, 201, 800)
+    p_b = beta.isf(0.0005, 201, 800)
     assert made.p_a == pytest.approx(p_a)
     assert made.p_b == pytest.approx(p_b)
     assert made.radius == pytest.approx(0.25 * (norm.ppf(p_a) - norm.ppf(p_b)))
+
+
+@pytest.mark.parametrize(
+    "probabilities",
+    [(0.6, 0.4, 0.0), (0.4, 0.3, 0.3), (0.5, *[0.05] * 10)],
+    ids=["one other", "two alike", "ten alike"],
+)
+def test_the_bound_of_the_others_fails_no_more_often_than_half_of_alpha(probabilities):
+    """20,000 inputs at alpha = 0.05; a false alarm once in 10^6."""
+    inputs, n = 20_000, 500
+    counts = np.random.default_rng(0).multinomial(n, probabilities, size=inputs)
+    highest, times = np.unique(counts[:, 1:].max(axis=1), return_counts=True)
+    bounds = np.array([fixed_bounds(Look(n, 0, int(count)), 0.05, two_sided=True)[1] for count in highest])
+    wrong = times[bounds < max(probabilities[1:])].sum()
+    assert wrong <= binom.isf(1e-6, inputs, 0.025)
+    if probabilities[2] == 0:
+        assert wrong > 0.015 * inputs, "one other answer uses its half of alpha"
 
 
 def test_two_sided_certifies_where_no_class_has_half_of_the_votes():
