@@ -7,9 +7,10 @@ from pathlib import Path
 
 import click
 from rich.console import Console
+from rich.progress import track
 from rich.table import Table
 
-from ars.bench.stopping import Outcome, Saving, compare, replay, votes_of_run
+from ars.bench.stopping import ORDERS, RULES, Outcome, Saving, compare, replay, votes_of_run
 from ars.command_line import Command
 from ars.engine.bounds import MAX_N
 from ars.engine.stopping import Grid, parse_radii
@@ -32,9 +33,9 @@ def stopping(fixed: Path, adaptive: Path | None, n: int | None, as_json: bool) -
 
     FIXED is a run store of `ars-engine certify`, and ADAPTIVE one of the same command with `--stopping adaptive`: what
     the second saved and lost is measured, input by input, at its radii (or the field's grid). FIXED may leave out
-    inputs whose selected class is wrong, which nobody certifies. The rules are compared on the votes of FIXED, each
-    with the most hope that loses at most 0.5 points of certified accuracy; where --n asks for more draws than it has,
-    the others are simulated from its shares, and it is said.
+    inputs whose selected class is wrong, which nobody certifies. The rules are compared on the votes of FIXED in
+    simulated orders, each with the most hope that loses at most 0.5 points of certified accuracy, and ours first as it
+    is; where --n asks for more draws than FIXED has, the others are simulated from its shares, and it is said.
     """
     settings, whole = _read(fixed, "fixed")
     drawn = int(str(settings["n"]))
@@ -48,8 +49,9 @@ def stopping(fixed: Path, adaptive: Path | None, n: int | None, as_json: bool) -
         saving = compare(whole, stopped, question)
         inputs = [whole[idx] for idx in stopped if idx in whole]
     votes = list(votes_of_run(inputs, n))
-    outcomes = replay(votes, n, question)
-    origin = f"the votes of {len(votes)} inputs of {fixed}" + (
+    steps = track(replay(votes, n, question), "replaying", 1 + len(RULES), console=Console(stderr=True), transient=True)
+    outcomes = list(steps)
+    origin = f"the votes of {len(inputs)} inputs of {fixed} in {ORDERS} orders" + (
         f", {n - drawn:,} of {n:,} draws simulated from their shares" if drawn < n else ""
     )
     if as_json:

@@ -13,7 +13,7 @@ from ars.bench.stopping import HOPES, _betting, _equal, replay, votes_of_run
 from ars.engine.certificate import certificate
 from ars.engine.cli import main as engine
 from ars.engine.looks import look_draws
-from ars.engine.stopping import Grid
+from ars.engine.stopping import HOPE, Grid
 from ars.engine.store import Record
 from ars.noise import GAUSSIAN, NoiseKind
 
@@ -38,11 +38,11 @@ def test_the_published_bounds_are_bounds_and_betting_holds_for_the_mixture_it_be
 
 
 def test_votes_of_a_run_end_where_the_run_ended():
-    (votes,) = votes_of_run(records(20_000, [0.9]), 20_000)
+    (votes,) = votes_of_run(list(records(20_000, [0.9])), 20_000, orders=1)
     assert [look.draws for look in votes.looks] == list(look_draws(20_000))
     assert votes.looks[-1] == (20_000, 18_000, 2000)
     assert all(0.8 < look.hits / look.draws < 1 for look in votes.looks)
-    (longer,) = votes_of_run(records(1000, [0.9]), 20_000)
+    (longer,) = votes_of_run(list(records(1000, [0.9])), 20_000, orders=1)
     assert longer.looks[-1].draws == 20_000
     assert longer.looks[-1].hits / 20_000 == pytest.approx(0.9, abs=0.05)
 
@@ -53,7 +53,10 @@ def test_ours_takes_the_fewest_draws_at_equal_certified_accuracy():
 
     rng = np.random.default_rng(0)
     shares = norm.cdf(np.concatenate([rng.normal(1.5, 1.3, 150), rng.uniform(4.5, 7, 50)]))
-    ours, *others = replay(list(votes_of_run(records(100_000, shares), 100_000)), 100_000, Grid())
+    votes = list(votes_of_run(list(records(100_000, shares)), 100_000, orders=1))
+    as_it_is, ours, *others = replay(votes, 100_000, Grid())
+    assert as_it_is.hope == HOPE
+    assert (as_it_is.mean_draws <= ours.mean_draws) == (ours.hope <= HOPE)
     assert ours.lost <= 0.005
     for other in others:
         assert other.mean_draws > 1.05 * ours.mean_draws
