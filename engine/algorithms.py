@@ -59,11 +59,9 @@ class Plan:
     def settings(self) -> dict[str, str | float]:
         """The plan, for the record."""
         plan: dict[str, str | float] = {"n0": self.n0, "n": self.n, "alpha": self.alpha, "two_sided": self.two_sided}
-        if self.two_sided or self.question:
-            plan["bounds"] = BOUNDS
         if self.question is None:
-            return plan | {"stopping": "fixed"}
-        return plan | {"stopping": "adaptive"} | self.question.settings
+            return plan | {"stopping": "fixed"} | ({"bounds": BOUNDS} if self.two_sided else {})
+        return plan | {"stopping": "adaptive"} | self.question.settings | {"bounds": BOUNDS}
 
     def stopping_rule(self, family: Family, sigma_min: float) -> StoppingRule:
         """When an input with this noise has had enough draws."""

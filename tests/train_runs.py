@@ -27,7 +27,14 @@ def train(*more, epochs=2, kind="input", out="model.pt"):
 def run(*command):
     """A command in a process of its own, with one thread: what it computes does not depend on the machine's load."""
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    return subprocess.run([*map(str, command)], capture_output=True, text=True, env=environment, timeout=600)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([*map(str, command)], env=environment, **pipes) as process:
+        try:
+            output, errors = process.communicate(timeout=600)
+        except subprocess.TimeoutExpired:
+            process.terminate()  # torchrun ends those that it started
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, output, errors)
 
 
 def weights(path="model.pt"):

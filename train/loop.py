@@ -65,6 +65,7 @@ def train(
         first = 0 if earlier is None else run.restore(earlier["state"])
         for epoch in range(first, plan.epochs):
             yield run.epoch(epoch, on_step)
+        del run  # what it wrapped must go before the group of processes
 
 
 class _Run:

@@ -83,8 +83,9 @@ class Place:
 def joined(device: torch.device) -> Iterator[Place]:
     """Join the processes that torchrun started, and leave them in the end.
 
-    What was wrapped is to be dropped before the process ends: it holds the group, whose threads abort a process that
-    ends while they run.
+    What was wrapped must be dropped before the end. It holds the group, and the group's threads may abort a process
+    that ends while they run, or wait for good for one that ends them too late: the group must be the last to go. After
+    an error what was wrapped may still be held by the traceback, so the processes are left to torchrun, which ends all.
     """
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1:
@@ -95,7 +96,5 @@ def joined(device: torch.device) -> Iterator[Place]:
     import torch.distributed.nn  # noqa: F401
 
     distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
-    try:
-        yield Place(distributed.get_rank(), world)
-    finally:
-        distributed.destroy_process_group()
+    yield Place(distributed.get_rank(), world)
+    distributed.destroy_process_group()

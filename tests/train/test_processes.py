@@ -31,7 +31,7 @@ with joined(torch.device("cpu")) as place:
     if place.rank == 0:
         gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
         torch.save(gradients | {"processes": torch.tensor(place.world), "loss": average}, sys.argv[1])
-del wrapped, losses
+    del wrapped, losses
 """
 
 TRAINING = """
