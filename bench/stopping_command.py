@@ -13,6 +13,7 @@ from rich.table import Table
 from ars.bench.stopping import ORDERS, RULES, Outcome, Saving, compare, replay, votes_of_run
 from ars.command_line import Command
 from ars.engine.bounds import MAX_N
+from ars.engine.certificate import BOUNDS
 from ars.engine.stopping import Grid, parse_radii
 from ars.engine.store import Record, read_records, read_settings
 from ars.errors import ArgumentError, StoreError
@@ -83,17 +84,20 @@ def _read(store: Path, stopping: str) -> tuple[dict[str, object], dict[int, Reco
 
 
 def _check_alike(fixed: Path, settings: Mapping[str, object], adaptive: Path, others: Mapping[str, object]) -> None:
-    """Refuse runs whose votes are not the same."""
+    """Refuse runs whose votes are not the same, and bounds that the rules here do not have."""
+    if others.get("bounds") != BOUNDS:
+        found = f"its bounds are of version {others.get('bounds', 1)}, and this version of ARS has {BOUNDS}"
+        raise StoreError(adaptive, found, "certify again into another store")
     for name in sorted((settings.keys() | others.keys()) - FREE):
         if settings.get(name) != others.get(name):
             found = f"its {name} is {others.get(name)}, and that of {fixed} is {settings.get(name)}"
-            raise StoreError(adaptive, found, "compare runs that differ in --stopping alone")
+            raise StoreError(adaptive, found, f"certify one of them again with the {name} of the other")
 
 
 def _check_complete(fixed: Path, whole: Mapping[int, Record], adaptive: Path, stopped: Mapping[int, Record]) -> None:
     for idx, record in stopped.items():
-        if idx not in whole and record.certificate.selected == record.label:
-            found = f"it lacks input {idx}, which {adaptive} has with the right class"
+        if idx not in whole and record.label in (None, record.certificate.selected):
+            found = f"it lacks input {idx} of {adaptive}, whose class is not wrong"
             raise StoreError(fixed, found, "certify that at fixed n too")
     if not whole.keys() & stopped.keys():
         raise StoreError(fixed, f"it has no input of {adaptive}", "compare runs of the same inputs")

@@ -5,7 +5,8 @@ a function of seed, input, phase and draw, so some inputs are certified once mor
 """
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import numpy as np
 from ars.data import Dataset, ImageSize, open_data
 from ars.data.pixels import file_sha256
 from ars.engine.algorithms import Plan
-from ars.engine.certificate import Certificate, certificate
+from ars.engine.certificate import BOUNDS, Certificate, certificate
 from ars.engine.run import content_sha256, environment_of, settings_of
 from ars.engine.smoothed import SmoothedClassifier, load
 from ars.engine.stopping import Question, Tolerance, parse_radii
@@ -55,14 +56,13 @@ def audit(
     if not records:
         raise StoreError(path, "it holds no certificates", "certify some inputs first")
     found = Audit()
-    try:
+    with _reading_settings(path):
         plan, kind = _plan(settings), NoiseKind(str(settings["kind"]))
         sigma = None if settings.get("sigma") is None else float(str(settings["sigma"]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise StoreError(path, f"its settings are damaged ({error})", "certify again into another store") from error
-    if (bounds := plan.settings.get("bounds")) != settings.get("bounds"):
-        problem = f"its bounds are of version {settings.get('bounds', 1)}, and this version of ARS has {bounds}"
-        raise StoreError(path, problem, "use the version that wrote it")
+        size = _number(environment, "resize"), _number(environment, "crop")
+        if "bounds" in plan.settings and settings.get("bounds") != BOUNDS:
+            problem = f"its bounds are of version {settings.get('bounds', 1)}, and this version of ARS has {BOUNDS}"
+            raise StoreError(path, problem, "use the version that wrote it")
     for record in records:
         found.differences += _recompute(record, plan, str(settings["family"]), kind)
         found.recomputed += 1
@@ -73,21 +73,45 @@ def audit(
     source = data or _recorded(path, environment, "data_source", "--data")
     if not Path(file).exists():
         raise ModelError(file, "there is no such file", "say with --engine where the model is now")
-    if file_sha256(Path(file)) != settings["engine"]:
-        found.differences.append(f"{file}: it is not the model of the run (its SHA-256 is {file_sha256(Path(file))})")
+    if (sha256 := file_sha256(Path(file))) != settings["engine"]:
+        found.differences.append(f"{file}: it is not the model of the run (its SHA-256 is {sha256})")
         return found
-    with _load(Path(file), settings, sigma, environment, device) as classifier:
-        opened = _open(str(source), classifier, environment)
-        other = _compare(settings, settings_of(classifier, opened, plan))
-        here = environment_of(classifier, opened)
-        found.machine += _compare(environment, {name: here[name] for name in here if name in environment})
+    with nullcontext() if device else _reading_settings(path):
+        loaded = _load(Path(file), settings, sigma, environment, device)
+    with loaded as classifier:
+        classes = environment.get("classes_file")
+        images = ImageSize(*size, classifier.channels)
+        opened = open_data(str(source), images, None if classes is None else Path(str(classes)))
+        here = settings_of(classifier, opened, plan)
+        other = _compare(settings, here, settings.keys() | here.keys())
+        machine = environment_of(classifier, opened)
+        found.machine += _compare(environment, machine, environment.keys() & machine.keys())
         found.differences += other
         if not other:
+            others = _compare_inputs(records, opened)
+            found.differences += others.values()
+            chosen = [record for record in chosen if record.idx not in others]
             for differences in _redraw(chosen, classifier, opened, plan):
                 found.differences += differences
                 found.redrawn += 1
                 on_input()
     return found
+
+
+@contextmanager
+def _reading_settings(path: Path) -> Iterator[None]:
+    """Settings that no run has are the store's fault."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except (ArgumentError, KeyError, TypeError, ValueError) as error:
+        raise StoreError(path, f"its settings are damaged ({error})", "certify again into another store") from error
+
+
+def _number(environment: Settings, name: str) -> int | None:
+    value = environment.get(name)
+    return None if value is None else int(str(value))
 
 
 def _recorded(path: Path, environment: Settings, name: str, option: str) -> str:
@@ -147,19 +171,21 @@ def _compare_scales(records: list[Record], kind: NoiseKind, sigma: float | None)
     ]
 
 
+def _compare_inputs(records: list[Record], data: Dataset) -> dict[int, str]:
+    """The inputs that are not in the data as the run read them, and what is there."""
+    found = {}
+    for idx, label, sha256 in ((record.idx, record.label, record.input_sha256) for record in records):
+        if not 0 <= idx < len(data):
+            found[idx] = f"input {idx}: {data.name} has only {len(data)} inputs"
+        elif (content_sha256((example := data[idx]).x), example.label) != (sha256, label):
+            found[idx] = f"input {idx}: {data.name} has another image or label there"
+    return found
+
+
 def _redraw(records: list[Record], classifier: SmoothedClassifier, data: Dataset, plan: Plan) -> Iterator[list[str]]:
     """The differences of each input that is certified again."""
-    by_id, same = {record.idx: record for record in records}, []
-    for record in records:
-        if not 0 <= record.idx < len(data):
-            yield [f"input {record.idx}: {data.name} has only {len(data)} inputs"]
-            continue
-        example = data[record.idx]
-        if (content_sha256(example.x), example.label) == (record.input_sha256, record.label):
-            same.append(record.idx)
-        else:
-            yield [f"input {record.idx}: {data.name} has another image or label there"]
-    for one in classifier.certify_many(((idx, data[idx].x) for idx in same), plan):
+    by_id = {record.idx: record for record in records}
+    for one in classifier.certify_many(((idx, data[idx].x) for idx in by_id), plan):
         yield _compare_certificates(one.input_id, by_id[one.input_id].certificate, one.result, "drawn again it is")
 
 
@@ -174,12 +200,12 @@ def _compare_certificates(
     ]
 
 
-def _compare(recorded: Settings, here: Settings) -> list[str]:
-    """What differs, of the names that are here."""
+def _compare(recorded: Settings, here: Settings, names: Collection[str]) -> list[str]:
+    """What differs, of these."""
     return [
-        f"{name}: the run's is {recorded.get(name)}, and here it is {value}"
-        for name, value in here.items()
-        if recorded.get(name) != value
+        f"{name}: the run's is {recorded.get(name)}, and here it is {here.get(name)}"
+        for name in sorted(names)
+        if recorded.get(name) != here.get(name)
     ]
 
 
@@ -197,13 +223,3 @@ def _load(
         backend="auto" if device else str(settings["runner"]),
         device=device,
     )
-
-
-def _open(source: str, classifier: SmoothedClassifier, environment: Settings) -> Dataset:
-    def number(name: str) -> int | None:
-        value = environment.get(name)
-        return None if value is None else int(str(value))
-
-    classes = environment.get("classes_file")
-    size = ImageSize(number("resize"), number("crop"), classifier.channels)
-    return open_data(source, size, None if classes is None else Path(str(classes)))

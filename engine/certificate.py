@@ -142,7 +142,7 @@ def certificate(
             raise ArgumentError(
                 "looks", looks[-1] if looks else "none", "the last look is at the votes that are counted"
             )
-        check_looks(looks, budget)
+        check_looks(looks, budget, classes)
         ladders = ladders_of(question, family, sigma_min, two_sided=two_sided)
         p_a, p_b = bounds_at(looks, budget, alpha, ladders, two_sided=two_sided)
     elif looks:

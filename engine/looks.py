@@ -49,12 +49,14 @@ def next_look(draws: int, n: int) -> int:
     return looks[bisect.bisect_right(looks, draws)]
 
 
-def check_looks(looks: Sequence[Look], n: int) -> None:
-    """Refuse looks that no input can have had: elsewhere, with some left out, or with votes that were taken back."""
+def check_looks(looks: Sequence[Look], n: int, others: int) -> None:
+    """Refuse looks that no input can have had, with so many answers besides the selected one: elsewhere, with some left
+    out, with votes that were taken back, or with a next best answer that has fewer votes than its part of the misses,
+    or more new ones than there are."""
     if tuple(look.draws for look in looks) != look_draws(n)[: len(looks)]:
         raise ArgumentError("looks", [look.draws for look in looks], f"a budget of {n} draws is looked at elsewhere")
     for before, look in itertools.pairwise([Look(0, 0, 0), *looks]):
-        misses = look.draws - look.hits
-        grown = before.hits <= look.hits and before.draws - before.hits <= misses
-        if not grown or not before.runner_up <= look.runner_up <= misses:
+        misses, more = look.draws - look.hits, (look.draws - look.hits) - (before.draws - before.hits)
+        grown = before.hits <= look.hits and more >= 0 and 0 <= look.runner_up - before.runner_up <= more
+        if not grown or not misses <= others * look.runner_up:
             raise ArgumentError("looks", tuple(look), f"these votes do not follow {tuple(before)}")

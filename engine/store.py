@@ -198,8 +198,9 @@ def _check_record(record: Record) -> None:
     made = record.certificate
     counts = [*made.counts, *(number for look in made.looks for number in look), made.n, made.budget, made.selected]
     numbers = [made.radius, made.K, made.p_a, made.p_b, made.sigma_min, made.sigma_geomean, record.seconds]
-    whole = len(made.counts) > 1 and all(isinstance(count, int) and count >= 0 for count in counts)
+    whole = all(isinstance(count, int) and count >= 0 for count in counts) and made.selected < len(made.counts) - 1
     sizes = all(isinstance(number, int | float) and number >= 0 for number in numbers)
+    sizes = sizes and made.sigma_min > 0 and 0 < made.alpha < 1
     others = isinstance(record.label, int | None) and isinstance(made.predicted, int) and isinstance(record.draws, int)
     if not (whole and sizes and others and record.draws > 0 and math.isfinite(record.seconds)):
         raise ValueError(f"the certificate of input {record.idx} is not one")

@@ -1,6 +1,7 @@
 """`ars-bench stopping`: the rules on the same votes, and both ways to run measured."""
 
 import json
+import shutil
 import sqlite3
 
 import models
@@ -128,9 +129,11 @@ def test_inputs_that_nobody_certifies_may_be_left_out_at_fixed_n():
     in_store("fixed.sqlite", f"DELETE FROM certificates WHERE idx = {idx}")
     result = stopping("fixed.sqlite", "adaptive.sqlite")
     assert result.exit_code == 2
-    assert (
-        f"fixed.sqlite: it lacks input {idx}, which adaptive.sqlite has with the right class; certify" in result.stderr
-    )
+    assert f"fixed.sqlite: it lacks input {idx} of adaptive.sqlite, whose class is not wrong; certify" in result.stderr
+    in_store("adaptive.sqlite", "UPDATE certificates SET label = NULL")
+    in_store("fixed.sqlite", "UPDATE certificates SET label = NULL")
+    result = stopping("fixed.sqlite", "adaptive.sqlite")
+    assert result.exit_code == 2, "without labels no class is known to be wrong"
 
 
 @pytest.mark.usefixtures("runs")
@@ -145,6 +148,10 @@ def test_runs_that_cannot_be_compared_are_one_sentence():
     certify("--seed", "1", "--stopping", "adaptive", "--out", "seed.sqlite")
     certify("--n0", "50", "--max", "1", "--out", "empty.sqlite")
     in_store("empty.sqlite", "DELETE FROM certificates")
+    for store, origin in (("old.sqlite", "adaptive.sqlite"), ("damaged.sqlite", "fixed.sqlite")):
+        shutil.copy(origin, store)
+    in_store("old.sqlite", "UPDATE run SET settings = json_remove(settings, '$.bounds')")
+    in_store("damaged.sqlite", "UPDATE certificates SET sigma_min = 0")
     for arguments, message in (
         (["none.sqlite"], "there is no such file"),
         (["adaptive.sqlite"], "adaptive.sqlite: it is a run of --stopping adaptive; give one of --stopping fixed"),
@@ -152,7 +159,12 @@ def test_runs_that_cannot_be_compared_are_one_sentence():
             ["fixed.sqlite", "fixed.sqlite"],
             "fixed.sqlite: it is a run of --stopping fixed; give one of --stopping adap",
         ),
-        (["fixed.sqlite", "seed.sqlite"], "seed.sqlite: its seed is 1, and that of fixed.sqlite is 0; compare runs"),
+        (
+            ["fixed.sqlite", "seed.sqlite"],
+            "seed.sqlite: its seed is 1, and that of fixed.sqlite is 0; certify one of them again with the seed of",
+        ),
+        (["fixed.sqlite", "old.sqlite"], "old.sqlite: its bounds are of version 1, and this version of ARS has 2;"),
+        (["damaged.sqlite"], "damaged.sqlite: it is damaged"),
         (["empty.sqlite"], "empty.sqlite: it holds no certificates; certify some inputs first"),
         (["fixed.sqlite", "--n", "0"], "--n"),
     ):

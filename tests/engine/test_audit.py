@@ -176,6 +176,25 @@ def test_an_input_that_the_data_does_not_have_is_named():
 
 
 @pytest.mark.usefixtures("run")
+def test_an_altered_label_is_found_also_where_nothing_is_drawn_again():
+    change("label", 1 - stored("label") % 2)
+    change("label", 1 - stored("label", 4) % 2, 4)
+    result = refused(audit("--sample", "1"), status=1)
+    for idx in (3, 4):
+        assert f"input {idx}: data.npz has another image or label there" in result.stdout
+
+
+@pytest.mark.usefixtures("run")
+def test_settings_that_the_run_cannot_have_had_are_found():
+    change_settings(tolerance=0.1)
+    assert "tolerance: the run's is 0.1, and here it is None" in refused(audit(), status=1).stdout
+    change_settings(tolerance=None, seed=-1)
+    refused(audit(), "run.sqlite: its settings are damaged (seed = -1 is not valid")
+    change_settings(seed=0)
+    assert "run.sqlite" not in refused(audit("--device", "gpu"), "gpu").stderr
+
+
+@pytest.mark.usefixtures("run")
 def test_an_altered_seed_is_found():
     change_settings(seed=1)
     result = refused(audit(), status=1)

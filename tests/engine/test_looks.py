@@ -34,11 +34,23 @@ def test_looks_go_up_to_the_budget(n):
         lambda looks: [looks[0]._replace(hits=0), *looks[1:]],
         lambda looks: [looks[0]._replace(runner_up=looks[1].runner_up + 1), *looks[1:]],
         lambda looks: [*looks[:-1], looks[-1]._replace(runner_up=looks[-1].draws)],
+        lambda looks: [looks[0]._replace(runner_up=0), *looks[1:]],
+        lambda looks: [*looks[:3], *(look._replace(runner_up=look.draws // 4) for look in looks[3:])],
     ],
-    ids=["left out", "twice", "elsewhere", "hits taken back", "misses taken back", "runner-up", "too many"],
+    ids=[
+        "left out",
+        "twice",
+        "elsewhere",
+        "hits taken back",
+        "misses taken back",
+        "runner-up",
+        "too many",
+        "too few",
+        "too many new ones",
+    ],
 )
 def test_looks_that_no_input_can_have_had_are_refused(change):
     looks = [Look(draws, draws * 3 // 4, draws // 5) for draws in look_draws(10_000)[:5]]
-    check_looks(looks, 10_000)
+    check_looks(looks, 10_000, 3)
     with pytest.raises(ArgumentError, match="looks"):
-        check_looks(change(looks), 10_000)
+        check_looks(change(looks), 10_000, 3)
