@@ -149,7 +149,7 @@ def _print_summary(summary: Summary, out: Path, as_json: bool, *, settled_early:
     click.echo(f"{summary.inputs} inputs certified, {summary.abstained} of them abstained, {summary.draws:,} draws")
     if summary.labelled:
         for radius, share in summary.certified_accuracy.items():
-            number = f"{radius:.2f}" if radius == round(radius, 2) else str(radius)
+            number = f"{radius:.2f}" if radius == round(radius, 2) < 1e6 else str(radius)
             click.echo(f"certified accuracy at radius {number}  {share:6.1%}")
             if share == 0:
                 break  # and so for every larger radius
