@@ -20,7 +20,7 @@ from ars.engine.run import content_sha256, environment_of, settings_of
 from ars.engine.smoothed import SmoothedClassifier, load
 from ars.engine.stopping import Question, Tolerance, parse_radii
 from ars.engine.store import Record, read_records, read_settings
-from ars.errors import ArgumentError, ArsError, ModelError, StoreError
+from ars.errors import ArgumentError, ArsError, FileError, MissingPackage, ModelError, StoreError
 from ars.noise import NoiseKind
 
 __all__ = ["Audit", "audit"]
@@ -103,9 +103,9 @@ def _reading_settings(path: Path) -> Iterator[None]:
     """Settings that no run has are the store's fault."""
     try:
         yield
-    except StoreError:
+    except (FileError, MissingPackage):
         raise
-    except (ArgumentError, KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise StoreError(path, f"its settings are damaged ({error})", "certify again into another store") from error
 
 

@@ -18,6 +18,7 @@ from ars.engine.ladder import STEPS, bounds_at, ladder
 from ars.engine.looks import Look
 from ars.engine.stopping import Grid
 from ars.engine.store import read_records
+from ars.errors import MissingPackage
 from ars.noise import GAUSSIAN, NoiseKind
 
 pytestmark = pytest.mark.usefixtures("files")
@@ -190,8 +191,19 @@ def test_settings_that_the_run_cannot_have_had_are_found():
     assert "tolerance: the run's is 0.1, and here it is None" in refused(audit(), status=1).stdout
     change_settings(tolerance=None, seed=-1)
     refused(audit(), "run.sqlite: its settings are damaged (seed = -1 is not valid")
-    change_settings(seed=0)
+    change_settings(seed=0, runner="tensorflow")
+    refused(audit(), "run.sqlite: its settings are damaged (unknown backend 'tensorflow'")
+    change_settings(runner="onnxruntime")
     assert "run.sqlite" not in refused(audit("--device", "gpu"), "gpu").stderr
+
+
+@pytest.mark.usefixtures("run")
+def test_a_package_that_is_missing_is_no_fault_of_the_store(monkeypatch):
+    def missing(*arguments, **options):
+        raise MissingPackage("onnxruntime", "cpu")
+
+    monkeypatch.setattr("ars.engine.audit.load", missing)
+    assert "run.sqlite" not in refused(audit(), "Error: onnxruntime is not installed; run `pip install").stderr
 
 
 @pytest.mark.usefixtures("run")
