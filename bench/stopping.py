@@ -26,7 +26,7 @@ from ars.engine.stopping import HOPE, Adaptive, Grid
 from ars.engine.store import Record
 from ars.noise import family_named
 
-__all__ = ["RULES", "Outcome", "Saving", "Votes", "compare", "replay", "votes_of_run"]
+__all__ = ["ORDERS", "RULES", "Outcome", "Saving", "Votes", "compare", "replay", "votes_of_run"]
 
 OURS, EQUAL, FEW, BETTING = "ars", "equal-alpha, every look", "equal-alpha, every 8th look", "betting"
 RULES = (OURS, EQUAL, FEW, BETTING)
