@@ -2,10 +2,10 @@
 
 from importlib.metadata import version
 
-from ars.engine.algorithms import Plan
-from ars.engine.certificate import ABSTAIN, Certificate, certificate, prediction
 from ars.engine.smoothed import SmoothedClassifier, load
-from ars.engine.stopping import Grid, Tolerance
+from ars.engine.statistics.certificate import ABSTAIN, Certificate, certificate, prediction
+from ars.engine.statistics.plan import Plan
+from ars.engine.statistics.stopping import Grid, Tolerance
 from ars.errors import ArsError
 from ars.noise import FAMILIES, Family, NoiseKind, Scope, family_named
 

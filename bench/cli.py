@@ -14,7 +14,7 @@ from rich.table import Table
 from ars.bench.paper.command import paper
 from ars.bench.report.command import report
 from ars.bench.run.command import run
-from ars.bench.stopping_command import stopping
+from ars.bench.stopping.command import stopping
 from ars.bench.timing import Ratio, Timings
 from ars.command_line import Group, version_option
 
@@ -40,7 +40,7 @@ main.add_command(report)
 @click.option("--json", "as_json", is_flag=True, help="Print all times and ratios as JSON.")
 def sampler(dimensions: int, batch: int, rounds: int, as_json: bool) -> None:
     """Time the native sampler against PyTorch's and numpy's ways to make noisy copies."""
-    from ars.bench.sampler import NUMPY, ONE_THREAD, TORCH, TWO_THREADS, time_samplers
+    from ars.bench.micro.sampler import NUMPY, ONE_THREAD, TORCH, TWO_THREADS, time_samplers
 
     timings = time_samplers(dimensions, batch, rounds)
     values = dimensions * batch
@@ -65,8 +65,8 @@ BATCHES = 16
 @click.option("--json", "as_json", is_flag=True, help="Print all times and ratios as JSON.")
 def overhead(rounds: int, batch: int, threads: int | None, as_json: bool) -> None:
     """Time the engine against bare session.run loops on a batch that is ready."""
+    from ars.bench.micro.overhead import BARE, BARE_LANES, ENGINE, time_overhead
     from ars.bench.networks import resnet20, small_cnn
-    from ars.bench.overhead import BARE, BARE_LANES, ENGINE, time_overhead
     from ars.engine.devices.host import usable_cores
 
     threads = threads or usable_cores()
@@ -95,8 +95,8 @@ def overhead(rounds: int, batch: int, threads: int | None, as_json: bool) -> Non
 @click.option("--json", "as_json", is_flag=True, help="Print all times and ratios as JSON.")
 def generator(rounds: int, n: int, as_json: bool) -> None:
     """Time certification with a noise generator against isotropic noise."""
+    from ars.bench.micro.overhead import GENERATOR, ISOTROPIC, time_generator
     from ars.bench.networks import noise_generator, small_cnn
-    from ars.bench.overhead import GENERATOR, ISOTROPIC, time_generator
 
     shape = (1, 28, 28)
     with tempfile.TemporaryDirectory() as folder:

@@ -13,9 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ars.command_line import Group, version_option
-from ars.engine.algorithms import Plan
-from ars.engine.audit import audit as check_run
-from ars.engine.certificate import format_radius
 from ars.engine.inspection import inspect_file
 from ars.engine.options import (
     FILE,
@@ -29,13 +26,16 @@ from ars.engine.options import (
 from ars.engine.parts import list_parts, where_it_runs
 from ars.engine.places import CPU
 from ars.engine.progress import RunProgress
-from ars.engine.results import FORMATS, write_records
-from ars.engine.run import certify_run, check_unchanged, environment_of, read_examples, settings_of
+from ars.engine.records.audit import audit as check_run
+from ars.engine.records.results import FORMATS, write_records
+from ars.engine.records.run import certify_run, check_unchanged, environment_of, read_examples, settings_of
+from ars.engine.records.store import Store, read_records, stored_batch
+from ars.engine.records.summary import Summary, summarize
 from ars.engine.selftest import run_checks
 from ars.engine.smoothed import SmoothedClassifier
-from ars.engine.stopping import RADII, Grid
-from ars.engine.store import Store, read_records, stored_batch
-from ars.engine.summary import Summary, summarize
+from ars.engine.statistics.certificate import format_radius
+from ars.engine.statistics.plan import Plan
+from ars.engine.statistics.stopping import RADII, Grid
 from ars.errors import DataError, RunError, StoreError
 from ars.output import open_output, refuse_inputs
 

@@ -4,6 +4,8 @@ from pathlib import Path
 
 from ars.data.pixels import file_sha256
 from ars.engine.model_files import ModelRunner
+from ars.engine.records.store import read_records, read_settings
+from ars.engine.records.summary import summarize
 from ars.engine.runners import (
     ENGINE_SUFFIXES,
     TORCH_SUFFIXES,
@@ -12,8 +14,6 @@ from ars.engine.runners import (
     load_runner,
     manifest_of,
 )
-from ars.engine.store import read_records, read_settings
-from ars.engine.summary import summarize
 from ars.errors import ModelError
 from ars.manifest import Manifest, ModelFile, Parity
 

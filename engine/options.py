@@ -11,7 +11,7 @@ import click
 from ars.data import Dataset, ImageSize, open_data, select
 from ars.engine.runners import BACKENDS
 from ars.engine.smoothed import SmoothedClassifier, load
-from ars.engine.stopping import Grid, Question, Tolerance, parse_radii
+from ars.engine.statistics.stopping import Grid, Question, Tolerance, parse_radii
 from ars.errors import ArgumentError, DataError
 
 __all__ = ["DataOptions", "ModelOptions", "StoppingOptions", "data_options", "model_options", "stopping_options"]

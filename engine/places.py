@@ -11,7 +11,8 @@ import numpy as np
 from ars.engine.batch_size import best_batch
 from ars.engine.devices import Device
 from ars.engine.devices.host import Host, usable_cores
-from ars.engine.lanes import Lane, Lanes, host_lanes
+from ars.engine.lanes import Lane, Lanes
+from ars.engine.lanes.host import host_lanes
 from ars.engine.model_files import GpuModel, Model
 from ars.engine.runners import ENGINE_SUFFIXES, load_runner
 from ars.errors import ArgumentError, ModelError
@@ -110,7 +111,7 @@ class CudaPlace:
         return wanted, None
 
     def make_lanes(self, shape: tuple[int, ...], batch: int) -> Lanes:
-        from ars.engine.cuda_lane import CudaLane
+        from ars.engine.lanes.cuda import CudaLane
 
         gpu, model = self._open()
         if model.profile and not model.profile.min_batch <= batch <= model.profile.max_batch:

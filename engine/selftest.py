@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ars.engine.algorithms import Plan
 from ars.engine.devices.host import Host
 from ars.engine.places import CPU, HostPlace, devices_named, open_places
 from ars.engine.requests import Phase, Request
 from ars.engine.smoothed import load
+from ars.engine.statistics.plan import Plan
 from ars.errors import ArgumentError, ArsError
 from ars.noise import FAMILIES, Family
 

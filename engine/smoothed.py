@@ -15,15 +15,16 @@ from numpy.typing import ArrayLike, NDArray
 from ars.checks import whole_number
 from ars.data.pixels import to_pixels
 from ars.engine import algorithms, split
-from ars.engine.algorithms import Plan, Prediction, Procedure
-from ars.engine.certificate import Certificate
+from ars.engine.algorithms import Prediction, Procedure
 from ars.engine.devices import Device
 from ars.engine.lanes import Lanes
 from ars.engine.noise_maps import open_noise
 from ars.engine.places import CPU, Place, devices_named, open_places
 from ars.engine.runners import choose_backend, manifest_of
 from ars.engine.scheduler import Finished, Job
-from ars.engine.stopping import Question
+from ars.engine.statistics.certificate import Certificate
+from ars.engine.statistics.plan import Plan
+from ars.engine.statistics.stopping import Question
 from ars.errors import DataError, OutOfMemory, RunError
 from ars.noise import family_named
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 import ars
-from ars.engine.certificate import format_radius
-from ars.engine.store import read_records
-from ars.engine.summary import summarize
+from ars.engine.records.store import read_records
+from ars.engine.records.summary import summarize
+from ars.engine.statistics.certificate import format_radius
 
 FILES = Path(__file__).parent / "fashion-mnist"
 

@@ -11,9 +11,9 @@ import time
 import numpy as np
 
 import ars
-from ars.engine.certificate import format_radius
 from ars.engine.devices.host import Host
 from ars.engine.requests import Phase, Request
+from ars.engine.statistics.certificate import format_radius
 
 DIMENSIONS, N0, N, ALPHA, BATCH = 3072, 100, 100_000, 0.001, 1000
 

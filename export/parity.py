@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ars.engine.certificate import certificate
 from ars.engine.devices.host import Host
 from ars.engine.requests import Phase, Request
+from ars.engine.statistics.certificate import certificate
 from ars.manifest import NoiseSettings, Parity
 from ars.noise import family_named
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ars.bench.paper import published
 from ars.bench.report.runs import Run, certified_accuracy
-from ars.engine.certificate import format_radius
+from ars.engine.statistics.certificate import format_radius
 from ars.noise import GAUSSIAN
 
 __all__ = ["Attacked", "Certified", "Timed", "accuracy_table", "attack_table", "runtime_table"]

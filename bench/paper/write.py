@@ -7,7 +7,7 @@ from typing import TextIO
 
 import numpy as np
 
-from ars.bench.overhead import GENERATOR, ISOTROPIC, time_generator
+from ars.bench.micro.overhead import GENERATOR, ISOTROPIC, time_generator
 from ars.bench.paper.models import CertifyOptions, Model, certify_into, open_model, run_of_store
 from ars.bench.paper.tables import Attacked, Certified, Timed, accuracy_table, attack_table, runtime_table
 from ars.bench.run.environment import describe_machine

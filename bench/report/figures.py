@@ -10,7 +10,7 @@ from ars.bench.report.pictures import map_pictures, photograph
 from ars.bench.report.runs import Run, accuracy_curves, draw_histogram
 from ars.bench.report.strips import COPIES, Strips
 from ars.bench.run.result import BenchResult
-from ars.engine.certificate import format_radius
+from ars.engine.statistics.certificate import format_radius
 from ars.errors import MissingPackage
 from ars.noise import NoiseKind
 

@@ -21,7 +21,7 @@ from ars.bench.report.runs import Run, accuracy_curves, draw_histogram
 from ars.bench.report.strips import Strip, Strips
 from ars.bench.run.export import HEADS, cells, footnote
 from ars.bench.run.result import BenchResult, deviation
-from ars.engine.certificate import format_radius
+from ars.engine.statistics.certificate import format_radius
 
 __all__ = ["render_page"]
 

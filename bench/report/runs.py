@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ars.engine.store import Record, read_records, read_settings
-from ars.engine.summary import Summary, summarize
+from ars.engine.records.store import Record, read_records, read_settings
+from ars.engine.records.summary import Summary, summarize
 from ars.errors import StoreError
 from ars.noise import Scope
 

@@ -18,10 +18,10 @@ from ars.data.images import ImageFolder, OneImage
 from ars.data.pixels import file_sha256
 from ars.engine.devices.host import Host
 from ars.engine.noise_maps import Generated, Isotropic, Maps, NoiseMaps
+from ars.engine.records.run import content_sha256
+from ars.engine.records.store import Record
 from ars.engine.requests import Phase, Request
-from ars.engine.run import content_sha256
 from ars.engine.runners import load_generator
-from ars.engine.store import Record
 from ars.errors import ArsError
 from ars.manifest import Manifest, manifest_beside
 from ars.noise import NoiseKind, family_named

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from ars.bench.run.network import Network, NetworkFile
 from ars.bench.run.result import LOOP
-from ars.engine.algorithms import Plan
 from ars.engine.places import CPU
 from ars.engine.runners import BACKENDS, ENGINE_SUFFIXES, backend_named
 from ars.engine.smoothed import SmoothedClassifier, load
+from ars.engine.statistics.plan import Plan
 from ars.errors import ArsError, RunError
 from ars.noise import NoiseKind
 

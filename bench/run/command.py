@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from ars.command_line import Command
-from ars.engine.algorithms import Plan
 from ars.engine.runners import BACKENDS
+from ars.engine.statistics.plan import Plan
 from ars.output import is_stdout, open_output, refuse_inputs, refuse_shared
 
 PATH = click.Path(path_type=Path)

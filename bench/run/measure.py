@@ -12,11 +12,11 @@ from ars.bench.run.network import Network, open_network
 from ars.bench.run.result import LOOP, BenchResult, Measurement
 from ars.bench.timing import interleave
 from ars.data import ImageSize, open_data
-from ars.engine.algorithms import Plan
 from ars.engine.noise_maps import Isotropic
 from ars.engine.places import devices_named, open_places
 from ars.engine.runners import BACKENDS
-from ars.engine.stopping import Grid
+from ars.engine.statistics.plan import Plan
+from ars.engine.statistics.stopping import Grid
 from ars.errors import ModelError, RunError, UnknownName
 from ars.manifest import PRECISIONS
 

@@ -2,15 +2,15 @@
 
 import math
 
-import exact
 import mpmath as mp
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
+from support import exact
 
-from ars.engine.bounds import lower_confidence_bound
+from ars.engine.statistics.bounds import lower_confidence_bound
 from ars.errors import ArgumentError, UnknownName
 from ars.noise import FAMILIES, GAUSSIAN, LAPLACE, UNIFORM, NoiseKind, Scope, family_named, scale_map
 

@@ -1,9 +1,9 @@
 from pathlib import Path
 
-import models
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from support import models
 
 from ars.engine.cli import main as engine
 from ars.engine.runners.onnxruntime import OnnxRuntime

@@ -4,18 +4,18 @@ import json
 import shutil
 import sqlite3
 
-import models
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from support import models
 
 from ars.bench.cli import main
-from ars.bench.stopping import HOPES, _betting, _equal, replay, votes_of_run
-from ars.engine.certificate import certificate
+from ars.bench.stopping.rules import HOPES, _betting, _equal, replay, votes_of_run
 from ars.engine.cli import main as engine
-from ars.engine.looks import look_draws
-from ars.engine.stopping import HOPE, Grid
-from ars.engine.store import Record
+from ars.engine.records.store import Record
+from ars.engine.statistics.certificate import certificate
+from ars.engine.statistics.looks import look_draws
+from ars.engine.statistics.stopping import HOPE, Grid
 from ars.noise import GAUSSIAN, NoiseKind
 
 

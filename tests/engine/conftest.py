@@ -1,8 +1,8 @@
 from pathlib import Path
 
-import models
 import numpy as np
 import pytest
+from support import models
 
 
 @pytest.fixture

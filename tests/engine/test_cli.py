@@ -11,16 +11,16 @@ import subprocess
 import time
 from pathlib import Path
 
-import models
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from engine_runs import ENGINE, certify, records, refused, write_manifest
 from scipy.stats import beta, norm
+from support import models
+from support.engine_runs import ENGINE, certify, records, refused, write_manifest
 
 import ars
-from ars.engine.algorithms import Plan
 from ars.engine.cli import main
+from ars.engine.statistics.plan import Plan
 
 pytestmark = pytest.mark.usefixtures("files")
 

@@ -5,13 +5,13 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import models
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from engine_runs import ENGINE, certify, records, refused, write_manifest
 from onnx import helper
 from PIL import Image
+from support import models
+from support.engine_runs import ENGINE, certify, records, refused, write_manifest
 
 import ars
 from ars.engine.cli import main

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from engine_runs import certify, records, refused
+from support.engine_runs import certify, records, refused
 
 import ars
 from ars.engine.cli import main
-from ars.engine.store import read_settings
+from ars.engine.records.store import read_settings
 
 pytestmark = pytest.mark.usefixtures("files")
 

@@ -3,10 +3,10 @@
 import json
 from pathlib import Path
 
-import models
 import pytest
 from click.testing import CliRunner
-from engine_runs import refused, write_manifest
+from support import models
+from support.engine_runs import refused, write_manifest
 
 from ars.data.pixels import file_sha256
 from ars.engine.cli import main

@@ -7,13 +7,13 @@ import pytest
 from scipy import stats
 
 from ars.engine import algorithms
-from ars.engine.algorithms import Plan
 from ars.engine.devices.host import Host
-from ars.engine.lanes import host_lanes
+from ars.engine.lanes.host import host_lanes
 from ars.engine.requests import Draws, Phase
 from ars.engine.runners.null import Null
 from ars.engine.scheduler import Job, run
-from ars.engine.stopping import Grid
+from ars.engine.statistics.plan import Plan
+from ars.engine.statistics.stopping import Grid
 from ars.errors import ArgumentError, DataError, RunError
 from ars.noise import FAMILIES, GAUSSIAN, NoiseKind
 

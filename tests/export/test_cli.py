@@ -3,20 +3,20 @@
 import importlib.util
 import shutil
 
-import models
 import numpy as np
 import onnx
 import pytest
 import torch
 from click.testing import CliRunner
-from export_runs import CLASSES, SHAPE, refused, run, write_model, write_onnx_model
 from PIL import Image
+from support import models
+from support.export_runs import CLASSES, SHAPE, refused, run, write_model, write_onnx_model
 
 from ars.data.pixels import file_sha256
 from ars.engine.cli import main as engine
+from ars.engine.records.store import read_records
 from ars.engine.runners import load_runner
 from ars.engine.runners.onnxruntime import OnnxGenerator
-from ars.engine.store import read_records
 from ars.errors import ModelError
 from ars.export import pipeline
 from ars.manifest import manifest_beside

@@ -3,11 +3,11 @@
 import sys
 from pathlib import Path
 
-import models
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from support import models
 
 from ars.engine.runners import load_runner
 from ars.errors import ModelError

@@ -3,12 +3,12 @@
 import sys
 import warnings
 
-import models
 import numpy as np
 import onnx
 import pytest
 import torch
-from export_runs import CLASSES, SHAPE, refused, run, write_model
+from support import models
+from support.export_runs import CLASSES, SHAPE, refused, run, write_model
 from torch import nn
 
 from ars.engine.runners import load_runner

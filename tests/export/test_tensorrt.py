@@ -9,10 +9,10 @@ import time
 import types
 from functools import reduce
 
-import models
 import numpy as np
 import pytest
 from onnx import helper
+from support import models
 
 from ars.errors import ArgumentError, InputError, MissingPackage, ModelError, RunError
 from ars.export import tensorrt

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from train_runs import refused, same, train, weights
+from support.train_runs import refused, same, train, weights
 
 from ars.data import ImageSize
 from ars.data.images import ImageFolder

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from train_runs import TRAIN, arguments, interrupt, run, same, train, weights
+from support.train_runs import TRAIN, arguments, interrupt, run, same, train, weights
 
 from ars.data.arrays import read_npz
 from ars.errors import DataError

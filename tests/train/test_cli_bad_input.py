@@ -10,7 +10,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 from PIL import Image
-from train_runs import interrupt, refused, train
+from support.train_runs import interrupt, refused, train
 
 from ars.data.arrays import read_npz
 from ars.errors import DataError

@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import pytest
 import torch
-from train_runs import TORCHRUN, TRAIN, arguments, run, weights
+from support.train_runs import TORCHRUN, TRAIN, arguments, run, weights
 
 from ars.errors import ArgumentError, UnknownName
 from ars.train.processes import Place, choose_device, fixed_threads

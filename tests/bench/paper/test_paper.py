@@ -15,7 +15,7 @@ from ars.bench.paper import write as paper_write
 from ars.bench.paper.tables import Certified, accuracy_table
 from ars.bench.report.runs import read_runs
 from ars.command_line import call
-from ars.engine.summary import summarize
+from ars.engine.records.summary import summarize
 from ars.export.cli import main as export
 from ars.noise import NoiseKind
 from ars.train.batches import Images

@@ -10,7 +10,7 @@ from ars.bench.report.page import render_page
 from ars.bench.report.runs import read_runs
 from ars.bench.report.strips import Strips
 from ars.bench.report.write import strips_of
-from ars.engine.summary import summarize
+from ars.engine.records.summary import summarize
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")

@@ -7,11 +7,11 @@ import shutil
 import sqlite3
 from dataclasses import replace
 
-import models
 import numpy as np
 import pytest
 from click.testing import CliRunner
 from PIL import Image
+from support import models
 
 from ars.bench.cli import main
 from ars.bench.report.page import render_page
@@ -21,7 +21,7 @@ from ars.bench.report.write import strips_of
 from ars.bench.run.result import BenchResult, Measurement
 from ars.data import open_data
 from ars.engine.cli import main as engine
-from ars.engine.store import Store
+from ars.engine.records.store import Store
 from ars.errors import ArgumentError
 
 

@@ -3,10 +3,10 @@
 import json
 from pathlib import Path
 
-import models
 import pytest
 from click.testing import CliRunner
 from simulated_gpu.tensorrt import make_plan
+from support import models
 
 from ars.bench import timing
 from ars.bench.cli import main

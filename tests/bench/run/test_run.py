@@ -4,11 +4,11 @@ import json
 import sys
 from pathlib import Path
 
-import models
 import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
+from support import models
 
 from ars.bench import timing
 from ars.bench.cli import main

@@ -3,17 +3,17 @@
 import threading
 from pathlib import Path
 
-import models
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from engine_runs import certify, records, write_manifest
 from onnx import TensorProto
 from simulated_gpu.tensorrt import make_plan
+from support import models
+from support.engine_runs import certify, records, write_manifest
 
 import ars
 from ars.engine.cli import main
-from ars.engine.store import read_settings
+from ars.engine.records.store import read_settings
 
 pytestmark = pytest.mark.usefixtures("files", "machine")
 

@@ -5,16 +5,16 @@ import itertools
 import threading
 from pathlib import Path
 
-import models
 import numpy as np
 import pytest
-from engine_runs import certify, records, refused
 from simulated_gpu.driver import current_gpu
 from simulated_gpu.machine import Failure, Faults
 from simulated_gpu.tensorrt import make_plan
+from support import models
+from support.engine_runs import certify, records, refused
 
 import ars
-from ars.engine.store import read_settings
+from ars.engine.records.store import read_settings
 from ars.errors import ArsError
 
 pytestmark = pytest.mark.usefixtures("files", "machine", "plan")

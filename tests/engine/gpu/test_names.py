@@ -10,13 +10,13 @@ from pathlib import Path
 import onnxruntime
 import pytest
 import simulated_gpu
-from engine_runs import certify, records
 from simulated_gpu import compiler, driver
 from simulated_gpu import onnxruntime as simulated_onnxruntime
 from simulated_gpu import tensorrt as simulated_tensorrt
+from support.engine_runs import certify, records
 
+from ars.engine.records.store import read_settings
 from ars.engine.selftest import MODEL
-from ars.engine.store import read_settings
 
 try:
     import tensorrt_rtx as rtx

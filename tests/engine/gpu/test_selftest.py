@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-import models
 import numpy as np
 import pytest
 from click.testing import CliRunner
 from simulated_gpu import kernels
 from simulated_gpu.machine import Faults
 from simulated_gpu.tensorrt import make_plan
+from support import models
 
 from ars.engine import selftest
 from ars.engine.cli import main
@@ -107,7 +107,7 @@ def test_devices_without_pycuda_says_what_to_install(files):
 
 
 def test_the_noise_that_is_known_is_noise_stream_1():
-    import reference
+    from support import reference
 
     known = selftest._known_noise()
     request = selftest._REQUESTS[1]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from scipy import stats
-from stream import standard_noise
+from support.stream import standard_noise
 
 from ars.engine.requests import Phase
 from ars.noise import FAMILIES, Family

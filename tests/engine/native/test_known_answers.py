@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import reference
-from stream import standard_noise
+from support import reference
+from support.stream import standard_noise
 
 from ars.engine import _native
 from ars.engine.devices.host import usable_instructions

@@ -7,10 +7,10 @@ import threading
 
 import numpy as np
 import pytest
-import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stream import standard_noise
+from support import reference
+from support.stream import standard_noise
 
 from ars.engine.devices.host import Host, usable_instructions
 from ars.engine.requests import Phase, Request

@@ -4,11 +4,11 @@ import json
 import sys
 from pathlib import Path
 
-import models
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from engine_runs import certify, records, refused
+from support import models
+from support.engine_runs import certify, records, refused
 
 import ars
 from ars.data.pixels import file_sha256

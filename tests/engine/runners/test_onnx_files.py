@@ -1,10 +1,10 @@
 """ONNX files on each backend that reads them: the logits, and the models that are refused."""
 
-import models
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from support import models
 
 from ars.engine.runners.onnxruntime import OnnxGenerator, OnnxRuntime
 from ars.engine.runners.openvino import OpenVino, OpenVinoGenerator

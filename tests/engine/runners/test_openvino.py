@@ -2,10 +2,10 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-import models
 import numpy as np
 import onnxruntime
 import pytest
+from support import models
 
 from ars.engine.runners import openvino
 from ars.engine.runners.onnxruntime import OnnxRuntime

@@ -8,8 +8,8 @@ import torch
 from click.testing import CliRunner
 
 from ars.engine.cli import main
+from ars.engine.records.store import read_records
 from ars.engine.runners.torch import Torch
-from ars.engine.store import read_records
 from ars.errors import ModelError
 from ars.export.cli import main as export
 from ars.noise import NoiseKind

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from ars.engine.certificate import Certificate
-from ars.engine.looks import Look
+from ars.engine.statistics.certificate import Certificate
+from ars.engine.statistics.looks import Look
 from ars.errors import ArsError, RunError, StoreError
 from ars.noise import Scope
 

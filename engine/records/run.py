@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ars.data import Dataset
-from ars.engine.algorithms import Plan
 from ars.engine.devices.host import usable_instructions
+from ars.engine.records.store import Record, Store
 from ars.engine.smoothed import SmoothedClassifier
-from ars.engine.store import Record, Store
+from ars.engine.statistics.plan import Plan
 from ars.errors import DataError, StoreError
 
 __all__ = ["certify_run", "check_unchanged", "environment_of", "read_examples", "settings_of"]

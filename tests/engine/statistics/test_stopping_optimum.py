@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy.stats import betabinom, norm
 
-from ars.engine.looks import Look, look_draws
-from ars.engine.spending import limits
-from ars.engine.stopping import Adaptive, Grid
+from ars.engine.statistics.looks import Look, look_draws
+from ars.engine.statistics.spending import limits
+from ars.engine.statistics.stopping import Adaptive, Grid
 
 N = 100_000
 DRAWS = look_draws(N)

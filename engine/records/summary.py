@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ars.engine.stopping import RADII
-from ars.engine.store import Record
+from ars.engine.records.store import Record
+from ars.engine.statistics.stopping import RADII
 
 __all__ = ["RADII", "Summary", "summarize"]
 

@@ -7,14 +7,14 @@ from fractions import Fraction
 import mpmath as mp
 import numpy as np
 import pytest
-from exact import binomial_tail
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import bdtr
 from scipy.stats import binom, norm
+from support.exact import binomial_tail
 
-from ars.engine.looks import look_draws
-from ars.engine.spending import GIVEN_UP, SLACK, SLACK_A_DRAW, limits
+from ars.engine.statistics.looks import look_draws
+from ars.engine.statistics.spending import GIVEN_UP, SLACK, SLACK_A_DRAW, limits
 
 
 def exact_chance(a, b, n, chosen):
@@ -141,7 +141,7 @@ def test_one_look_has_the_limit_of_fixed_n():
 
 
 def test_a_large_budget_takes_fourier_transforms_and_gives_the_same_limits(monkeypatch):
-    from ars.engine import spending
+    from ars.engine.statistics import spending
 
     fast = spending.limits.__wrapped__(0.3, 300_000, 0.001)
     monkeypatch.setattr(spending, "_LARGE", 10**12)

@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from ars.bench.stopping import ORDERS, RULES, Outcome, Saving, compare, replay, votes_of_run
+from ars.bench.stopping.rules import ORDERS, RULES, Outcome, Saving, compare, replay, votes_of_run
 from ars.command_line import Command
-from ars.engine.bounds import MAX_N
-from ars.engine.certificate import BOUNDS
-from ars.engine.stopping import Grid, parse_radii
-from ars.engine.store import Record, read_records, read_settings
+from ars.engine.records.store import Record, read_records, read_settings
+from ars.engine.statistics.bounds import MAX_N
+from ars.engine.statistics.certificate import BOUNDS
+from ars.engine.statistics.stopping import Grid, parse_radii
 from ars.errors import ArgumentError, StoreError
 
 FILE = click.Path(dir_okay=False, path_type=Path)

@@ -14,12 +14,12 @@ import numpy as np
 
 from ars.data import Dataset, ImageSize, open_data
 from ars.data.pixels import file_sha256
-from ars.engine.algorithms import Plan
-from ars.engine.certificate import BOUNDS, Certificate, certificate
-from ars.engine.run import content_sha256, environment_of, settings_of
+from ars.engine.records.run import content_sha256, environment_of, settings_of
+from ars.engine.records.store import Record, read_records, read_settings
 from ars.engine.smoothed import SmoothedClassifier, load
-from ars.engine.stopping import Question, Tolerance, parse_radii
-from ars.engine.store import Record, read_records, read_settings
+from ars.engine.statistics.certificate import BOUNDS, Certificate, certificate
+from ars.engine.statistics.plan import Plan
+from ars.engine.statistics.stopping import Question, Tolerance, parse_radii
 from ars.errors import ArgumentError, ArsError, FileError, MissingPackage, ModelError, StoreError
 from ars.noise import NoiseKind
 

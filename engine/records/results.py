@@ -6,7 +6,7 @@ import io
 import json
 from collections.abc import Iterable, Iterator
 
-from ars.engine.store import Record
+from ars.engine.records.store import Record
 
 __all__ = ["FORMATS", "write_records"]
 

@@ -6,9 +6,9 @@ import sqlite3
 
 import pytest
 
-from ars.engine.certificate import certificate
-from ars.engine.store import Record, Store, read_records, read_settings, stored_batch
-from ars.engine.summary import summarize
+from ars.engine.records.store import Record, Store, read_records, read_settings, stored_batch
+from ars.engine.records.summary import summarize
+from ars.engine.statistics.certificate import certificate
 from ars.errors import RunError, StoreError
 from ars.noise import GAUSSIAN, NoiseKind
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy.stats import beta, binom, norm
 
 import ars
-from ars.engine.certificate import ABSTAIN, certificate, fixed_bounds, format_radius, prediction
-from ars.engine.looks import Look
+from ars.engine.statistics.certificate import ABSTAIN, certificate, fixed_bounds, format_radius, prediction
+from ars.engine.statistics.looks import Look
 from ars.errors import ArgumentError, UnknownName
 from ars.noise import FAMILIES, GAUSSIAN, NoiseKind, Scope
 

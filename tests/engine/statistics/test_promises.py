@@ -8,7 +8,7 @@ import pytest
 
 import ars
 from ars.bench.networks import small_cnn
-from ars.engine.algorithms import Plan
+from ars.engine.statistics.plan import Plan
 
 PEAK = """
 import resource, sys, numpy as np, ars

@@ -4,20 +4,20 @@ import json
 import sqlite3
 from pathlib import Path
 
-import models
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from engine_runs import certify, refused, write_manifest
+from support import models
+from support.engine_runs import certify, refused, write_manifest
 
-from ars.engine.algorithms import Plan
-from ars.engine.audit import _recompute
-from ars.engine.bounds import lower_confidence_bound
 from ars.engine.cli import main
-from ars.engine.ladder import STEPS, bounds_at, ladder
-from ars.engine.looks import Look
-from ars.engine.stopping import Grid
-from ars.engine.store import read_records
+from ars.engine.records.audit import _recompute
+from ars.engine.records.store import read_records
+from ars.engine.statistics.bounds import lower_confidence_bound
+from ars.engine.statistics.ladder import STEPS, bounds_at, ladder
+from ars.engine.statistics.looks import Look
+from ars.engine.statistics.plan import Plan
+from ars.engine.statistics.stopping import Grid
 from ars.errors import MissingPackage
 from ars.noise import GAUSSIAN, NoiseKind
 
@@ -202,7 +202,7 @@ def test_a_package_that_is_missing_is_no_fault_of_the_store(monkeypatch):
     def missing(*arguments, **options):
         raise MissingPackage("onnxruntime", "cpu")
 
-    monkeypatch.setattr("ars.engine.audit.load", missing)
+    monkeypatch.setattr("ars.engine.records.audit.load", missing)
     assert "run.sqlite" not in refused(audit(), "Error: onnxruntime is not installed; run `pip install").stderr
 
 

@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
-import simulate
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
+from support import simulate
 
-from ars.engine.algorithms import Plan
-from ars.engine.certificate import certificate
-from ars.engine.stopping import RADII, Grid, Tolerance, parse_radii
+from ars.engine.statistics.certificate import certificate
+from ars.engine.statistics.plan import Plan
+from ars.engine.statistics.stopping import RADII, Grid, Tolerance, parse_radii
 from ars.errors import ArgumentError
 from ars.noise import FAMILIES, GAUSSIAN, NoiseKind
 

@@ -13,10 +13,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ars.checks import whole_number
-from ars.engine.bounds import MAX_N, binomial_test, check_alpha, lower_confidence_bound, upper_confidence_bound
-from ars.engine.ladder import STEPS, TWO_SIDED, Ladder, bounds_at, ladder
-from ars.engine.looks import Look, check_looks
-from ars.engine.stopping import Question
+from ars.engine.statistics.bounds import (
+    MAX_N,
+    binomial_test,
+    check_alpha,
+    lower_confidence_bound,
+    upper_confidence_bound,
+)
+from ars.engine.statistics.ladder import STEPS, TWO_SIDED, Ladder, bounds_at, ladder
+from ars.engine.statistics.looks import Look, check_looks
+from ars.engine.statistics.stopping import Question
 from ars.errors import ArgumentError
 from ars.noise import Family, NoiseKind, Scope, family_named, scale_map
 

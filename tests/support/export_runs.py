@@ -1,6 +1,5 @@
 """Small models to export, and `ars-export` as the tests call it."""
 
-import models
 import numpy as np
 import torch
 from click.testing import CliRunner
@@ -12,6 +11,7 @@ from ars.noise import NoiseKind
 from ars.train.batches import Images
 from ars.train.model_file import ModelSettings, build, write_model_file
 from ars.train.noise_models import NoiseShape
+from support import models
 
 SHAPE = (1, 12, 12)
 CLASSES = ("a", "b", "c")

@@ -3,14 +3,14 @@
 import sys
 from pathlib import Path
 
-import models
 from click.testing import CliRunner
 
 from ars.data.pixels import file_sha256
 from ars.engine.cli import main
-from ars.engine.store import read_records
+from ars.engine.records.store import read_records
 from ars.manifest import Manifest, ModelFile, NoiseSettings
 from ars.noise import NoiseKind
+from support import models
 
 ENGINE = Path(sys.executable).parent / "ars-engine"
 

@@ -5,14 +5,14 @@ The share of wrong certificates is compared with a binomial law at alpha; each c
 
 import numpy as np
 import pytest
-import simulate
 from scipy.stats import binom, norm
+from support import simulate
 
-from ars.engine.algorithms import Plan
-from ars.engine.bounds import lower_confidence_bound
-from ars.engine.ladder import STEPS, TWO_SIDED, bounds_at, ladder
-from ars.engine.looks import Look, look_draws
-from ars.engine.stopping import RADII, Grid, Tolerance
+from ars.engine.statistics.bounds import lower_confidence_bound
+from ars.engine.statistics.ladder import STEPS, TWO_SIDED, bounds_at, ladder
+from ars.engine.statistics.looks import Look, look_draws
+from ars.engine.statistics.plan import Plan
+from ars.engine.statistics.stopping import RADII, Grid, Tolerance
 from ars.noise import FAMILIES, GAUSSIAN, LAPLACE, UNIFORM
 
 ALPHA = 0.05
@@ -116,7 +116,7 @@ def test_a_rule_that_stops_where_its_peeks_look_best_fails_the_same_test(monkeyp
         p_a = max(lower_confidence_bound(look.hits, look.draws, alpha) for look in looks)
         return p_a, 1 - p_a
 
-    monkeypatch.setattr("ars.engine.certificate.bounds_at", peek)
+    monkeypatch.setattr("ars.engine.statistics.certificate.bounds_at", peek)
     monkeypatch.setattr("ars.engine.algorithms.bounds_at", peek)
     plan = Plan(20, 2000, ALPHA, False, Grid())
     assert too_often(wrong_certificates(plan, UNIFORM, 1000), 1000)

@@ -1,14 +1,14 @@
 """Clopper-Pearson bounds are on the safe side of the exact ones, and close to them."""
 
-import exact
 import mpmath as mp
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from support import exact
 
-from ars.engine.bounds import binomial_test, lower_confidence_bound, upper_confidence_bound
+from ars.engine.statistics.bounds import binomial_test, lower_confidence_bound, upper_confidence_bound
 from ars.errors import ArgumentError
 
 ALPHAS = [0.001, 0.05, 0.5, 1e-6, 1e-15]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ars.engine.looks import FIRST_LOOK, LEAST_APART, Look, check_looks, look_draws, look_number, next_look
+from ars.engine.statistics.looks import FIRST_LOOK, LEAST_APART, Look, check_looks, look_draws, look_number, next_look
 from ars.errors import ArgumentError
 
 

@@ -13,11 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ars.engine.devices import Device
-from ars.engine.devices.host import Host
 from ars.engine.requests import Request
-from ars.engine.runners import Runner
 
-__all__ = ["BatchVotes", "HostLane", "Lane", "Lanes", "host_lanes"]
+__all__ = ["BatchVotes", "Lane", "Lanes"]
 
 
 @dataclass(frozen=True)
@@ -41,25 +39,6 @@ class Lane(Protocol):
     def close(self) -> None:
         """Give back what the lane holds."""
         ...
-
-
-class HostLane:
-    """A buffer on the host, and a runner that many lanes share."""
-
-    def __init__(self, runner: Runner, shape: tuple[int, ...], batch: int) -> None:
-        self._runner = runner
-        self._buffer = np.empty((batch, *shape), np.float32)
-
-    def votes(self, device: Host, requests: Sequence[Request]) -> NDArray[np.int64]:
-        copies = self._buffer[: sum(request.draws for request in requests)]
-        device.fill(copies, requests)
-        return device.count(self._runner.run(copies), requests)
-
-    def run(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
-        return self._runner.run(batch)
-
-    def close(self) -> None:
-        return
 
 
 class Lanes:
@@ -99,8 +78,3 @@ class Lanes:
         self._pool.shutdown(wait=True, cancel_futures=True)
         for lane in self._all:
             lane.close()
-
-
-def host_lanes(runner: Runner, shape: tuple[int, ...], batch: int, lanes: int) -> Lanes:
-    """Lanes on the processor: one core each."""
-    return Lanes([HostLane(runner, shape, batch) for _ in range(lanes)], batch)

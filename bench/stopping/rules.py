@@ -18,12 +18,12 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import betaln
 
-from ars.engine.bounds import upper_confidence_bound
-from ars.engine.certificate import ABSTAIN, Certificate, fixed_bounds, ladders_of, look_at
-from ars.engine.ladder import bounds_at
-from ars.engine.looks import Look, look_draws
-from ars.engine.stopping import HOPE, Adaptive, Grid
-from ars.engine.store import Record
+from ars.engine.records.store import Record
+from ars.engine.statistics.bounds import upper_confidence_bound
+from ars.engine.statistics.certificate import ABSTAIN, Certificate, fixed_bounds, ladders_of, look_at
+from ars.engine.statistics.ladder import bounds_at
+from ars.engine.statistics.looks import Look, look_draws
+from ars.engine.statistics.stopping import HOPE, Adaptive, Grid
 from ars.noise import family_named
 
 __all__ = ["ORDERS", "RULES", "Outcome", "Saving", "Votes", "compare", "replay", "votes_of_run"]
@@ -59,7 +59,7 @@ class Outcome:
 
     rule: str
     hope: float
-    """How much hope it had (engine/stopping.py)."""
+    """How much hope it had (engine/statistics/stopping.py)."""
     mean_draws: float
     """Of estimation and selection."""
     lost: float

@@ -23,8 +23,8 @@ from functools import lru_cache
 
 from scipy.special import ndtr
 
-from ars.engine.looks import Look, look_number
-from ars.engine.spending import limits
+from ars.engine.statistics.looks import Look, look_number
+from ars.engine.statistics.spending import limits
 from ars.noise import Family, hits_at
 
 __all__ = ["STEPS", "TWO_SIDED", "Ladder", "bounds_at", "ladder"]

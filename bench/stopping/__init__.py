@@ -1,0 +1,1 @@
+"""`ars-bench stopping`: what adaptive stopping saves."""

@@ -1,0 +1,1 @@
+"""The statistics of a certificate: bounds, when to stop, and what the votes prove."""
