@@ -1,8 +1,8 @@
 """What n votes say about a probability: Clopper-Pearson bounds, and the test that prediction uses.
 
 For up to 10^9 draws and alpha down to 1e-15, the bounds err on the safe side only: rounding never makes a lower bound
-larger or an upper bound smaller than the exact one (tests/engine/statistics/test_bounds.py sums the binomial tails with 50
-digits). Outside of that range scipy's inverse is not good enough, and the arguments are refused.
+larger or an upper bound smaller than the exact one (test_bounds.py sums the binomial tails with 50 digits).
+Outside of that range scipy's inverse is not good enough, and the arguments are refused.
 """
 
 import math

@@ -15,7 +15,7 @@ earlier looks, in proportion to (draws / n) ** EARLY. An exclusion costs only wh
 anyway.
 
 Rounding and the tails that are left out are less than a share SLACK + n SLACK_A_DRAW of alpha, which is given up for
-them (scipy's binomial sums were seen to be off by 2e-8 at n = 10^7 and 4e-6 at 10^9; tests/engine/statistics/test_spending.py).
+them (scipy's binomial sums were seen to be off by 2e-8 at n = 10^7 and 4e-6 at 10^9; test_spending.py).
 """
 
 import math

@@ -9,7 +9,7 @@ Jeffreys' prior, and HOPE t (1 - t) sqrt(2 s) of it is enough after a share t of
 pay, the better it must be; but early on the next look is near, costs little, and tells more. s is the standard
 deviation of a vote. Where misses are rare it is small, and there the radii that n draws certify spread the most: a
 chance that is given up loses more inputs there. Where misses are rare, and most draws are spent, no rule could save a
-hundredth more draws with the same tests and at the same loss (tests/engine/statistics/test_stopping_optimum.py). How much to lose
+hundredth more draws with the same tests and at the same loss (test_stopping_optimum.py). How much to lose
 is HOPE's to say: for the models of docs/adaptive.md it is 0.15 to 0.35 points of certified accuracy at the worst radius
 of the grid, on average over orders of the votes.
 """
