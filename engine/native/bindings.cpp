@@ -1,12 +1,14 @@
-// The Python module ars.engine._native. engine/devices/host.py checks the arguments in the user's words; here only what
-// would write or read outside of the arrays is refused again.
+// The Python module ars.engine._native. engine/devices/host.py checks the arguments and explains what is wrong with them;
+// here they are checked again only where a bad one would read or write outside the arrays, or leave noise unwritten.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstring>
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -31,6 +33,12 @@ static std::vector<ars::Request> requests_of(const RequestTable& table, size_t r
   return requests;
 }
 
+static ars::Family family_of(uint32_t code) {
+  for (const ars::NamedFamily& known : ars::families)
+    if ((uint32_t)known.family == code) return known.family;
+  throw std::invalid_argument("there is no such noise family");
+}
+
 static ars::FillFunction fill_function(const std::string& name) {
   for (const ars::Instructions& set : ars::usable_instructions())
     if (set.name == name) return set.fill;
@@ -42,6 +50,12 @@ NB_MODULE(_native, module) {
     std::vector<std::string> names;
     for (const ars::Instructions& set : ars::usable_instructions()) names.push_back(set.name);
     return names;
+  });
+
+  module.def("families", [] {
+    std::map<std::string, uint32_t> codes;
+    for (const ars::NamedFamily& known : ars::families) codes[known.name] = (uint32_t)known.family;
+    return codes;
   });
 
   module.def("philox4x32_10", [](std::tuple<uint32_t, uint32_t, uint32_t, uint32_t> counter, std::tuple<uint32_t, uint32_t> key) {
@@ -59,9 +73,10 @@ NB_MODULE(_native, module) {
       if (request.slot < 0 || (uint64_t)request.slot >= center.shape(0)) throw std::invalid_argument("there is no such slot");
     if (out.shape(1) != center.shape(1) || scale.shape(0) != center.shape(0) || scale.shape(1) != center.shape(1))
       throw std::invalid_argument("the arrays do not fit each other");
+    const ars::Family known_family = family_of(family);
     const ars::FillFunction fill = fill_function(instructions);
     nb::gil_scoped_release release;
-    ars::fill_noisy(out.data(), list, ars::Slots{center.data(), scale.data(), center.shape(1)}, ars::Family(family), seed, workers, fill);
+    ars::fill_noisy(out.data(), list, ars::Slots{center.data(), scale.data(), center.shape(1)}, known_family, seed, workers, fill);
   }, nb::arg("out").noconvert(), nb::arg("requests").noconvert(), nb::arg("center").noconvert(), nb::arg("scale").noconvert(),
      nb::arg("family"), nb::arg("seed"), nb::arg("workers"), nb::arg("instructions"));
 

@@ -64,6 +64,14 @@ def test_scalar_and_vector_code_give_the_streams_known_bits(given, expected, ins
     np.testing.assert_allclose(noise[0, -4:], exact, atol=1e-6)
 
 
+def test_python_and_cpp_list_the_same_families_with_the_same_codes():
+    assert _native.families() == {family.name: family.code for family in FAMILIES.values()}
+
+
+def test_every_family_has_known_answers():
+    assert {given[0] for given, _ in STREAM} == FAMILIES.keys()
+
+
 def passes(program, *before):
     run = subprocess.run([*before, program, ANSWERS], capture_output=True, text=True)
     assert run.stdout == f"{COUNT} passed, 0 failed\n"
