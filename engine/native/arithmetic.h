@@ -1,8 +1,8 @@
 // The few operations that the noise is made of, for one value at a time, on the host and in CUDA kernels. vectors.h has
 // the same operations for vectors, under the same names, so that philox.h and distributions.h are written only once.
 //
-// Every result has the same bits everywhere: IEEE float32, rounded to nearest, with a multiplication and an addition fused
-// exactly where the source says `fma`. Compile with -ffp-contract=off; CUDA's _rn intrinsics are never fused.
+// Every result has the same bits everywhere: IEEE float32, rounded to nearest, with a multiplication and an addition
+// fused exactly where the source says `fma`. Compile with -ffp-contract=off; CUDA's _rn intrinsics are never fused.
 #pragma once
 
 #include <stdint.h>
@@ -58,7 +58,11 @@ ARS_FN uint32_t shift_right_signed(uint32_t a, int n) { return (uint32_t)((int32
 template <class F> struct Words;
 template <> struct Words<float> { typedef uint32_t type; };
 template <class T> struct Constant;
-template <> struct Constant<float> { ARS_FN float of(float a) { return a; } };
-template <> struct Constant<uint32_t> { ARS_FN uint32_t of(uint32_t a) { return a; } };
+template <> struct Constant<float> {
+  ARS_FN float of(float a) { return a; }
+};
+template <> struct Constant<uint32_t> {
+  ARS_FN uint32_t of(uint32_t a) { return a; }
+};
 
 }  // namespace ars

@@ -1,5 +1,5 @@
-// The noise families: how two random words become two values of standard noise. Gaussian noise has standard deviation 1,
-// Laplace noise scale 1, and uniform noise lies in [-1, 1].
+// The noise families: how two random words become two values of standard noise. Gaussian noise has standard deviation
+// 1, Laplace noise scale 1, and uniform noise lies in [-1, 1].
 //
 // Every family is one function from exactly two words to exactly two values, so that the place of a value in the stream
 // never depends on other values. This is why Gaussian noise is made by Box-Muller and not by a method that rejects.
@@ -53,8 +53,8 @@ template <class F> ARS_FN void sine_and_cosine(F r, F& sine, F& cosine) {
 template <class F, class W> ARS_FN void gaussian(W u_word, W v_word, F& first, F& second) {
   const F u = fma(to_float(u_word), Constant<F>::of(0x1p-32f), Constant<F>::of(0x1p-33f));
   F radius = square_root(minus_two_log(u));
-  // v is r, or r plus half a turn, for an r in [-1/4, 1/4): the low 31 bits of the word, read as a signed number, give r.
-  // Half a turn changes the sign of both values, so it is applied to the radius.
+  // v is r, or r plus half a turn, for an r in [-1/4, 1/4): the low 31 bits of the word, read as a signed number, give
+  // r. Half a turn changes the sign of both values, so it is applied to the radius.
   const W low_bits = v_word << 1;
   const F r = fma(signed_to_float(low_bits), Constant<F>::of(0x1p-33f), Constant<F>::of(0x1p-33f));
   radius = float_of(W(bits_of(radius) ^ ((v_word ^ low_bits) & Constant<W>::of(0x80000000u))));
@@ -71,8 +71,8 @@ template <class F, class W> ARS_FN F laplace_value(W word) {
   return float_of(W(bits_of(size) ^ sign));
 }
 
-// Laplace: the top bit of a word is the sign, and the other 31 bits give the size -log(u). Both tails therefore have the
-// same values; the largest size is 32 log 2 = 22.2.
+// Laplace: the top bit of a word is the sign, and the other 31 bits give the size -log(u). Both tails therefore have
+// the same values; the largest size is 32 log 2 = 22.2.
 template <class F, class W> ARS_FN void laplace(W first_word, W second_word, F& first, F& second) {
   first = laplace_value<F>(first_word), second = laplace_value<F>(second_word);
 }

@@ -2,8 +2,8 @@
 // fill_<instructions>.cpp includes this file and is compiled for its own instructions.
 #pragma once
 
-#include "vectors.h"
 #include "sampler.h"
+#include "vectors.h"
 
 namespace ars {
 
@@ -28,8 +28,8 @@ ARS_FN void add_noise(Floats a, Floats b, const float* center, const float* scal
 }
 
 // Works in chunks: first all words of a chunk, then all its values, because two short loops keep more operations in
-// flight than one long loop. The key and the part are passed by value, so that the compiler knows that writing the noisy
-// copy does not change them.
+// flight than one long loop. The key and the part are passed by value, so that the compiler knows that writing the
+// noisy copy does not change them.
 template <NoiseFunction standard_noise> static void fill_family(const DrawKey key, const CopyPart part) {
   const size_t chunk = 32, step = 4 * blocks_per_vector;
   Words32 even[chunk], odd[chunk];
@@ -64,9 +64,9 @@ template <NoiseFunction standard_noise> static void fill_family(const DrawKey ke
 
 static void fill_vector(Family family, const DrawKey& key, const CopyPart& part) {
   switch (family) {
-#define ARS_CASE(name, code)                            \
-  case Family::name:                                    \
-    fill_family<name<Floats, Words32>>(key, part);      \
+#define ARS_CASE(name, code)                       \
+  case Family::name:                               \
+    fill_family<name<Floats, Words32>>(key, part); \
     break;
     ARS_FAMILIES(ARS_CASE)
 #undef ARS_CASE

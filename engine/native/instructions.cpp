@@ -8,8 +8,8 @@
 
 namespace ars {
 
-// Compares a set with the scalar code. The machines on which the project is tested do not have every set, so each set is
-// checked where it is used.
+// Compares a set with the scalar code. The machines on which the project is tested do not have every set, so each set
+// is checked where it is used.
 static void check(const Instructions& set) {
   const size_t values = 1003;  // several whole steps of the widest registers, and a remainder
   std::vector<float> center(values), scale(values), expected(values), got(values);
@@ -19,7 +19,8 @@ static void check(const Instructions& set) {
     fill_scalar(family, key, CopyPart{7, values, center.data(), scale.data(), expected.data()});
     set.fill(family, key, CopyPart{7, values, center.data(), scale.data(), got.data()});
     if (std::memcmp(expected.data(), got.data(), values * sizeof(float)) != 0)
-      throw std::runtime_error(std::string("the ") + set.name + " instructions of this processor give other " + name + " noise than noise stream 1");
+      throw std::runtime_error(std::string("the ") + set.name + " instructions of this processor give other " + name +
+                               " noise than noise stream 1");
   }
 }
 

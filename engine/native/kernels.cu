@@ -9,9 +9,7 @@
 namespace {
 
 // Draws of one input in one phase. They take the rows of the batch from the end of the request before up to end_row.
-struct Request {
-  int64_t slot, input, phase, first_draw, end_row;
-};
+struct Request { int64_t slot, input, phase, first_draw, end_row; };
 
 // The request that a row belongs to: the first one that ends after the row. An empty request is never found, because it
 // ends where the request before it ends.
@@ -19,27 +17,27 @@ __device__ int request_of(int64_t row, const Request* requests, int count) {
   int low = 0, high = count - 1;
   while (low < high) {
     const int middle = (low + high) / 2;
-    if (requests[middle].end_row > row) high = middle;
-    else low = middle + 1;
+    if (requests[middle].end_row > row)
+      high = middle;
+    else
+      low = middle + 1;
   }
   return low;
 }
 
 // Four values that are loaded and stored together: 16 bytes of float32, 8 bytes of float16.
-template <class Value> struct alignas(4 * sizeof(Value)) Four {
-  Value v[4];
-};
+template <class Value> struct alignas(4 * sizeof(Value)) Four { Value v[4]; };
 
 __device__ void convert(float value, float& out) { out = value; }
 __device__ void convert(float value, __half& out) { out = __float2half_rn(value); }
 __device__ float as_float(float value) { return value; }
 __device__ float as_float(__half value) { return __half2float(value); }
 
-// A thread makes one Philox block, that is four dimensions, of one copy. Neighbouring threads write neighbouring values, and
-// all threads of a thread block work on the same copy, so they read the same request.
+// A thread makes one Philox block, that is four dimensions, of one copy. Neighbouring threads write neighbouring
+// values, and all threads of a thread block work on the same copy, so they read the same request.
 template <class Value>
-__device__ void fill(Value* out, const Request* requests, int count, int64_t rows, const float* center, const float* scale,
-                     int64_t dimensions, uint32_t family, uint64_t seed) {
+__device__ void fill(Value* out, const Request* requests, int count, int64_t rows, const float* center,
+                     const float* scale, int64_t dimensions, uint32_t family, uint64_t seed) {
   const int64_t block = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, first = 4 * block;
   if (first >= dimensions) return;
   for (int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
@@ -69,11 +67,12 @@ __device__ void fill(Value* out, const Request* requests, int count, int64_t row
   }
 }
 
-// A thread counts one row. counts has one row of classes + 1 columns for each request, and starts at zero; the last column
-// counts rows with a logit that is not finite. Every logit is read once, which takes next to no time compared with the
-// model that made it.
+// A thread counts one row. counts has one row of classes + 1 columns for each request, and starts at zero; the last
+// column counts rows with a logit that is not finite. Every logit is read once, which takes next to no time compared
+// with the model that made it.
 template <class Value>
-__device__ void count_row(const Value* logits, int classes, const Request* requests, int count, int64_t rows, int32_t* counts) {
+__device__ void count_row(const Value* logits, int classes, const Request* requests, int count, int64_t rows,
+                          int32_t* counts) {
   const int64_t row = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
   if (row >= rows) return;
   logits += row * classes;

@@ -3,8 +3,8 @@
 //   key      (seed low, seed high)
 //   counter  (block, draw low 32, input, phase | draw high 24 << 8)
 //   block b  holds the dimensions 4b, 4b+1, 4b+2, 4b+3
-//   values   two from the words (0, 1) and two from the words (2, 3) of a block, by the family's function (distributions.h)
-//   A noisy value is fma(scale, z, x + mean), in float32.
+//   values   two from the words (0, 1) of a block and two from its words (2, 3): distributions.h
+//   copy     a noisy value is fma(scale, z, x + mean), in float32
 //
 // tests/known_answers.txt holds its bits. A change of any bit would make it another stream, with another number.
 #pragma once
@@ -32,10 +32,10 @@ template <class W> ARS_FN Block<W> stream_words(const DrawKey& key, W block) {
 ARS_FN void stream_block(Family family, const DrawKey& key, uint32_t block, float z[4]) {
   const Block<uint32_t> w = stream_words(key, block);
   switch (family) {
-#define ARS_CASE(name, code)         \
-  case Family::name:                 \
-    name(w.w0, w.w1, z[0], z[1]);    \
-    name(w.w2, w.w3, z[2], z[3]);    \
+#define ARS_CASE(name, code)      \
+  case Family::name:              \
+    name(w.w0, w.w1, z[0], z[1]); \
+    name(w.w2, w.w3, z[2], z[3]); \
     break;
     ARS_FAMILIES(ARS_CASE)
 #undef ARS_CASE

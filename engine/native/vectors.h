@@ -1,9 +1,9 @@
-// The operations of arithmetic.h for vectors, written with the vector extensions of GCC and Clang. Each file that includes
-// this one is compiled for the instructions in its name: AVX-512, AVX2 or NEON.
+// The operations of arithmetic.h for vectors, written with the vector extensions of GCC and Clang. Each file that
+// includes this one is compiled for the instructions in its name: AVX-512, AVX2 or NEON.
 //
 // A vector is two registers, a and b. The noise is one long chain of dependent operations, so a processor that works on
-// one register would mostly wait for it; a second chain fills these gaps. The sizes of the types differ between the files
-// that include this one, so the types are in an unnamed namespace.
+// one register would mostly wait for it; a second chain fills these gaps. The sizes of the types differ between the
+// files that include this one, so the types are in an unnamed namespace.
 #pragma once
 
 #include "arithmetic.h"
@@ -81,8 +81,12 @@ enum : int { blocks_per_vector = 2 * register_bytes / 8 };
 }  // namespace
 
 template <> struct Words<Floats> { typedef Words32 type; };
-template <> struct Constant<Floats> { ARS_FN Floats of(float x) { return {x - FloatRegister{}, x - FloatRegister{}}; } };
-template <> struct Constant<Words32> { ARS_FN Words32 of(uint32_t x) { return {x - WordRegister{}, x - WordRegister{}}; } };
+template <> struct Constant<Floats> {
+  ARS_FN Floats of(float x) { return {x - FloatRegister{}, x - FloatRegister{}}; }
+};
+template <> struct Constant<Words32> {
+  ARS_FN Words32 of(uint32_t x) { return {x - WordRegister{}, x - WordRegister{}}; }
+};
 template <> struct Constant<Counters> {
   ARS_FN Counters of(uint32_t x) { return {(uint64_t)x - CounterRegister{}, (uint64_t)x - CounterRegister{}}; }
 };
@@ -119,7 +123,8 @@ ARS_FN Floats multiply(Floats x, Floats y) { return {x.a * y.a, x.b * y.b}; }
 ARS_FN Floats fma(Floats x, Floats y, Floats z) { return {fma(x.a, y.a, z.a), fma(x.b, y.b, z.b)}; }
 ARS_FN Floats square_root(Floats x) { return {square_root(x.a), square_root(x.b)}; }
 ARS_FN Floats signed_to_float(Words32 x) {
-  return {__builtin_convertvector((SignedRegister)x.a, FloatRegister), __builtin_convertvector((SignedRegister)x.b, FloatRegister)};
+  return {__builtin_convertvector((SignedRegister)x.a, FloatRegister),
+          __builtin_convertvector((SignedRegister)x.b, FloatRegister)};
 }
 // AVX2 converts signed words only, so the two halves of a word are converted, exactly, and added with one rounding. The
 // scalar conversion rounds once too.
@@ -128,8 +133,8 @@ ARS_FN Floats to_float(Words32 x) {
   return fma(high, Constant<Floats>::of(0x1p16f), low);
 }
 
-// The numbers of the Philox blocks of one vector. Of the blocks of a register, the first half is in the even elements and
-// the second half in the odd ones: interleaving (fill.h) then puts the values in the order of their dimensions.
+// The numbers of the Philox blocks of one vector. Of the blocks of a register, the first half is in the even elements
+// and the second half in the odd ones: interleaving (fill.h) then puts the values in the order of their dimensions.
 ARS_FN Counters block_numbers(uint32_t first) {
   const uint32_t elements = register_bytes / 8;
   Counters blocks;
