@@ -117,6 +117,6 @@ def test_a_rule_that_stops_where_its_peeks_look_best_fails_the_same_test(monkeyp
         return p_a, 1 - p_a
 
     monkeypatch.setattr("ars.engine.statistics.certificate.bounds_at", peek)
-    monkeypatch.setattr("ars.engine.algorithms.bounds_at", peek)
+    monkeypatch.setattr("ars.engine.statistics.plan.bounds_at", peek)
     plan = Plan(20, 2000, ALPHA, False, Grid())
     assert too_often(wrong_certificates(plan, UNIFORM, 1000), 1000)
