@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ars.data import Dataset, ImageSize, open_data, select
-from ars.engine.runners import BACKENDS
+from ars.engine.backends import BACKENDS
 from ars.engine.smoothed import SmoothedClassifier, load
 from ars.engine.statistics.stopping import Grid, Question, Tolerance, parse_radii
 from ars.errors import ArgumentError, DataError
