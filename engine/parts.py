@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ars.distribution import install_line
 from ars.engine.devices.host import usable_cores, usable_instructions
 from ars.engine.places import CPU, CudaPlace, devices_named, open_places
 from ars.engine.runners import BACKENDS
@@ -63,7 +64,7 @@ def _tensorrt() -> Iterator[Part]:
         try:
             yield Part(flavour, True, f"version {importlib.import_module(flavour).__version__}")
         except ImportError:
-            yield Part(flavour, False, f"{flavour} is not installed; run `pip install 'ars[{extra}]'`")
+            yield Part(flavour, False, f"{flavour} is not installed; run `{install_line(extra)}`")
 
 
 def where_it_runs(engine: Path) -> Iterator[Part]:
