@@ -1,7 +1,6 @@
 """ARS: certified robustness of image classifiers by anisotropic randomized smoothing."""
 
-from importlib.metadata import version
-
+from ars.distribution import VERSION
 from ars.engine.smoothed import SmoothedClassifier, load
 from ars.engine.statistics.certificate import ABSTAIN, Certificate, certify_votes, predict_from_votes
 from ars.engine.statistics.plan import Plan
@@ -28,4 +27,4 @@ __all__ = [
     "predict_from_votes",
 ]
 
-__version__ = version("ars")
+__version__ = VERSION

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ars.distribution import install_line
 from ars.engine.backends import BACKENDS
 from ars.engine.devices import CPU, choose_devices, open_devices
 from ars.engine.samplers.host import usable_cores, usable_instructions
@@ -63,7 +64,7 @@ def _tensorrt() -> Iterator[Item]:
         try:
             yield Item(flavour, True, f"version {importlib.import_module(flavour).__version__}")
         except ImportError:
-            yield Item(flavour, False, f"{flavour} is not installed; run `pip install 'ars[{extra}]'`")
+            yield Item(flavour, False, f"{flavour} is not installed; run `{install_line(extra)}`")
 
 
 def find_devices_for(engine: Path) -> Iterator[Item]:
