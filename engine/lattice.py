@@ -83,7 +83,7 @@ class Lattice:
         """
         center = np.abs(self._center(x, mean))
         scale = np.broadcast_to(scale / np.float32(self.step), x.shape).astype(np.float64)
-        wrong = 2 * (_SLOW_ERROR * scale + 2.0**-52 * center) * (1 + 1 / scale)
+        wrong = 2 * (_SLOW_ERROR * scale + 2.0**-51 * center) * (1 + 1 / scale)
         return float(2.0 ** math.ceil(math.log2(math.fsum(wrong.ravel()) * (1 + 1e-9))))
 
     def _center(self, x: Floats, mean: Floats) -> Doubles:
