@@ -52,6 +52,7 @@ $(VENV)/base: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/installed: $(VENV)/base CMakeLists.txt $(NATIVE)
+	$(BIN)/pip uninstall -qq --yes ars  # the distribution's former name, with the same files
 	$(BIN)/pip install --quiet --no-build-isolation --no-deps --editable .
 	touch $@
 

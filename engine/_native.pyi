@@ -1,4 +1,4 @@
-# The native module (engine/native/bindings.cpp). engine/devices/host.py is the way to use it: it checks the arguments.
+# The native module (engine/native/bindings.cpp). engine/samplers/host.py is the way to use it: it checks the arguments.
 import numpy as np
 from numpy.typing import NDArray
 

@@ -11,7 +11,7 @@ from support import reference
 from support.stream import standard_noise
 
 from ars.engine import _native
-from ars.engine.devices.host import usable_instructions
+from ars.engine.samplers.host import usable_instructions
 from ars.noise import FAMILIES
 
 HERE = Path(__file__).parent
