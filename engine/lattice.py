@@ -65,12 +65,14 @@ class Lattice:
         least, most, furthest = float(scale.min()), float(scale.max()), float(np.abs(center).max())
         if not least >= LEAST_SCALE:
             largest = f"at most a {LEAST_SCALE}nd of the smallest scale, {least * self.step:g}"
-            raise ArgumentError("lattice_step", self.step, f"it must be {largest}: use {choose_step(least * self.step)}")
+            raise ArgumentError(
+                "lattice_step", self.step, f"it must be {largest}: use {choose_step(least * self.step)}"
+            )
         if not most <= MOST_SCALE:
             fix = f"the largest for this lattice step is {MOST_SCALE * self.step:g}: use a larger --lattice-step"
             raise ArgumentError("scale", most * self.step, fix)
         if not furthest <= MOST_CENTER:
-            fix = f"the largest for this lattice step is {MOST_CENTER * self.step:g}: scale the data, or use a larger step"
+            fix = f"the largest for this lattice step is {MOST_CENTER * self.step:g}: use a larger --lattice-step"
             raise ArgumentError("x + mean", furthest * self.step, fix)
         error = scale.astype(np.float64) * (_FAST_ERROR + _FAST_LARGEST * 2.0**-24) + 1.001 * 2.0**-23 * np.abs(center)
         margin = np.nextafter((0.5 - 2.0**-25 - error).astype(np.float32), np.float32(-1))

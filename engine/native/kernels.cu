@@ -116,22 +116,27 @@ extern "C" {
 
 // The grid covers the Philox blocks of a copy in x, and the rows in y, or as many of them as a grid may have.
 // fill_noisy makes noise stream 1, and fill_lattice noise stream 2.
-#define ARS_FILL(Value, name)                                                                                          \
-  __global__ void fill_noisy_##name(Value* out, const Request* requests, int count, int64_t rows, const float* center, \
-                                    const float* scale, int64_t dimensions, uint32_t family, uint64_t seed) {          \
-    const ars::Slot slots = {center, scale, nullptr, nullptr, 0};                                                      \
-    fill<false>(out, requests, count, rows, slots, dimensions, family, seed);                                          \
-  }                                                                                                                    \
-  __global__ void fill_lattice_##name(Value* out, const Request* requests, int count, int64_t rows,                    \
-                                      const float* center, const float* scale, const float* margin,                    \
-                                      const double* exact_center, float step, int64_t dimensions, uint32_t family,     \
-                                      uint64_t seed) {                                                                 \
-    const ars::Slot slots = {center, scale, margin, exact_center, step};                                               \
-    fill<true>(out, requests, count, rows, slots, dimensions, family, seed);                                           \
-  }
-ARS_FILL(float, float32)
-ARS_FILL(__half, float16)
-#undef ARS_FILL
+__global__ void fill_noisy_float32(float* out, const Request* requests, int count, int64_t rows, const float* center,
+                                   const float* scale, int64_t dimensions, uint32_t family, uint64_t seed) {
+  fill<false>(out, requests, count, rows, {center, scale, nullptr, nullptr, 0}, dimensions, family, seed);
+}
+
+__global__ void fill_noisy_float16(__half* out, const Request* requests, int count, int64_t rows, const float* center,
+                                   const float* scale, int64_t dimensions, uint32_t family, uint64_t seed) {
+  fill<false>(out, requests, count, rows, {center, scale, nullptr, nullptr, 0}, dimensions, family, seed);
+}
+
+__global__ void fill_lattice_float32(float* out, const Request* requests, int count, int64_t rows, const float* center,
+                                     const float* scale, const float* margin, const double* exact_center, float step,
+                                     int64_t dimensions, uint32_t family, uint64_t seed) {
+  fill<true>(out, requests, count, rows, {center, scale, margin, exact_center, step}, dimensions, family, seed);
+}
+
+__global__ void fill_lattice_float16(__half* out, const Request* requests, int count, int64_t rows, const float* center,
+                                     const float* scale, const float* margin, const double* exact_center, float step,
+                                     int64_t dimensions, uint32_t family, uint64_t seed) {
+  fill<true>(out, requests, count, rows, {center, scale, margin, exact_center, step}, dimensions, family, seed);
+}
 
 // The grid covers the rows in x.
 __global__ void count_votes_float32(const float* logits, int classes, const Request* requests, int count, int64_t rows,

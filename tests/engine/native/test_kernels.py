@@ -160,5 +160,6 @@ def test_nvcc_compiles_the_kernels_for_each_architecture_without_spills(tmp_path
     print("", *re.findall(r"(?:Compiling entry function|Used|warning|error).*", run.stderr), sep="\n")
     assert "warning" not in run.stderr
     spills = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", run.stderr)
-    assert spills == [("0", "0", "0")] * 4 * len(chosen)
+    assert len(spills) >= 6 * len(chosen)  # six kernels, and the functions that they call
+    assert set(spills) == {("0", "0", "0")}
     assert max(int(used) for used in re.findall(r"Used (\d+) registers", run.stderr)) <= 64
