@@ -13,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ars.command_line import Group, version_option
+from ars.engine.devices import CPU
 from ars.engine.inspection import inspect_file
+from ars.engine.inventory import find_devices_for, take_inventory
 from ars.engine.options import (
     FILE,
     DataOptions,
@@ -23,8 +25,6 @@ from ars.engine.options import (
     model_options,
     stopping_options,
 )
-from ars.engine.parts import list_parts, where_it_runs
-from ars.engine.places import CPU
 from ars.engine.progress import RunProgress
 from ars.engine.records.audit import audit as check_run
 from ars.engine.records.results import FORMATS, write_records
@@ -124,7 +124,7 @@ def _prepare(classifier: SmoothedClassifier, engine: Path, shape: tuple[int, ...
         if not quiet:
             click.echo(text, err=True)
 
-    on_gpus = [place for place in classifier.places if place.name != CPU]
+    on_gpus = [device for device in classifier.devices if device.name != CPU]
     if classifier.why:
         say(f"backend {classifier.runner.name}: {classifier.why}")
     if classifier.runner.fixed_batch and not on_gpus:
@@ -133,8 +133,8 @@ def _prepare(classifier: SmoothedClassifier, engine: Path, shape: tuple[int, ...
     classifier.prepare(shape)
     for note in classifier.notes:
         say(note)
-    for place in on_gpus:
-        say(f"{place.describe()}: {place.model.name} {place.model.version}, batches of {classifier.batch}")
+    for device in on_gpus:
+        say(f"{device.describe()}: {device.runner.name} {device.runner.version}, batches of {classifier.batch}")
     if classifier.measured_rate:
         chosen = f"batch {classifier.batch} with {classifier.threads} threads"
         say(f"{chosen}, the fastest here: {classifier.measured_rate:,.0f} draws/s")
@@ -250,10 +250,10 @@ def inspect(file: Path, as_json: bool) -> None:
 @click.option("--engine", type=FILE, help="Say also where this model loads.")
 def devices(engine: Path | None) -> None:
     """Say what can run here, and for what cannot, why, and what to install."""
-    for part in list_parts():
-        click.echo(f"{part.name:<12} {'ready' if part.ready else 'missing':<8} {part.what}")
-    for part in where_it_runs(engine) if engine else ():
-        click.echo(f"{part.name:<12} {'fits' if part.ready else 'refuses':<8} {part.what}")
+    for item in take_inventory():
+        click.echo(f"{item.name:<12} {'ready' if item.ready else 'missing':<8} {item.details}")
+    for item in find_devices_for(engine) if engine else ():
+        click.echo(f"{item.name:<12} {'fits' if item.ready else 'refuses':<8} {item.details}")
 
 
 @main.command()

@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from ars.data import Dataset, ImageSize, open_data, select
-from ars.engine.runners import BACKENDS
+from ars.engine.backends import BACKENDS
 from ars.engine.smoothed import SmoothedClassifier, load
-from ars.engine.statistics.stopping import Grid, Question, Tolerance, parse_radii
+from ars.engine.statistics.stopping import Grid, Question, Tolerance
 from ars.errors import ArgumentError, DataError
 
 __all__ = ["DataOptions", "ModelOptions", "StoppingOptions", "data_options", "model_options", "stopping_options"]
@@ -104,7 +104,7 @@ class StoppingOptions:
             return Tolerance(self.tolerance)
         if self.radius is not None:
             return Grid((self.radius,))
-        return Grid() if self.radii is None else parse_radii(self.radii)
+        return Grid() if self.radii is None else Grid.parse(self.radii)
 
 
 def _gather(group: type, argument: str, *options: Callable[[Command], Command]) -> Callable[[Command], Command]:

@@ -16,11 +16,11 @@ from ars.checks import whole_number
 from ars.data.pixels import to_pixels
 from ars.engine import algorithms, split
 from ars.engine.algorithms import Prediction, Procedure
-from ars.engine.devices import Device
+from ars.engine.backends import choose_backend, manifest_of
+from ars.engine.devices import CPU, Device, choose_devices, open_devices
 from ars.engine.lanes import Lanes
 from ars.engine.noise_maps import open_noise
-from ars.engine.places import CPU, Place, devices_named, open_places
-from ars.engine.runners import choose_backend, manifest_of
+from ars.engine.samplers import Sampler
 from ars.engine.scheduler import Finished, Job
 from ars.engine.statistics.certificate import Certificate
 from ars.engine.statistics.plan import Plan
@@ -96,12 +96,12 @@ class SmoothedClassifier:
         device: str | None,
     ) -> None:
         self.batch = None if batch is None else whole_number("batch", batch, 1, 2**24, "it must be at least 1")
-        lanes = None if threads is None else whole_number("threads", threads, 1, 1024, "at least 1")
+        lane_count = None if threads is None else whole_number("threads", threads, 1, 1024, "at least 1")
         self.seed = whole_number("seed", seed, 0, 2**64 - 1, "it must fit 64 bits")
         beside = manifest_of(engine)
         self.why: str | None = None
         """Why `auto` took this backend, for the user."""
-        names = devices_named(device, engine, backend)
+        names = choose_devices(device, engine, backend)
         if backend == "auto" and names == [CPU]:
             backend, self.why = choose_backend(engine, beside)
         self.measured_rate: float | None = None
@@ -110,9 +110,9 @@ class SmoothedClassifier:
         """What the user should know of how it was prepared."""
         self._lanes: dict[tuple[int, ...], list[Lanes]] = {}
         self._preparing = threading.Lock()
-        self.places = open_places(names, engine, backend, lanes)
+        self.devices = open_devices(names, engine, backend, lane_count)
         try:
-            self.runner = self.places[0].model
+            self.runner = self.devices[0].runner
             self.manifest = beside or self.runner.own_manifest
             if self.manifest:
                 self.manifest.check(engine, self.runner.shape, self.runner.classes)
@@ -173,7 +173,7 @@ class SmoothedClassifier:
     @property
     def threads(self) -> int:
         """The batches that are at work side by side."""
-        return sum(place.lanes for place in self.places)
+        return sum(device.lane_count for device in self.devices)
 
     @property
     def channels(self) -> int | None:
@@ -182,12 +182,12 @@ class SmoothedClassifier:
         return axes[0] if len(axes) == 3 and axes[0] in (1, 3) else None
 
     def prepare(self, shape: tuple[int, ...]) -> list[Lanes]:
-        """The lanes for inputs of that shape, at each place; chooses the batch size first, where none was given."""
+        """The lanes for inputs of that shape, on each device; chooses the batch size first, where none was given."""
         with self._preparing:
             if shape not in self._lanes:
                 self.runner.check_shape(shape)
                 if self.batch is None:
-                    choices = [place.choose_batch(shape) for place in self.places]
+                    choices = [device.choose_batch(shape) for device in self.devices]
                     self.batch, self.measured_rate = min(choices, key=lambda choice: choice[0])
                 lanes = self._make_lanes(shape)
                 self._lanes[shape] = lanes
@@ -195,30 +195,30 @@ class SmoothedClassifier:
             return self._lanes[shape]
 
     def _make_lanes(self, shape: tuple[int, ...]) -> list[Lanes]:
-        """Lanes at each place, for half the batch as often as a GPU has not enough memory for it."""
+        """Lanes on each device, for half the batch as often as a GPU has not enough memory for it."""
         assert self.batch is not None
         while True:
             made: list[Lanes] = []
             try:
-                for place in self.places:
-                    made.append(place.make_lanes(shape, self.batch))
-                    self._make_device(place, shape).close()  # a run's slots must fit beside the lanes
+                for device in self.devices:
+                    made.append(device.make_lanes(shape, self.batch))
+                    self._make_sampler(device, shape).close()  # a run's slots must fit beside the lanes
                 return made
             except BaseException as error:
                 for lanes in made:
                     lanes.close()
-                if not isinstance(error, OutOfMemory) or self.batch // 2 < max(p.least_batch for p in self.places):
+                if not isinstance(error, OutOfMemory) or self.batch // 2 < max(d.least_batch for d in self.devices):
                     raise
-                halved = f"{place.name} has not enough memory for batches of {self.batch}"
+                halved = f"{device.name} has not enough memory for batches of {self.batch}"
                 self.batch //= 2
                 self.notes.append(f"{halved}; going on with {self.batch}")
 
-    def _make_device(self, place: Place, shape: tuple[int, ...]) -> Device:
+    def _make_sampler(self, device: Device, shape: tuple[int, ...]) -> Sampler:
         """Slots for so many inputs that 16 draws of each fill the batches in flight, within a bound on memory."""
         assert self.batch is not None
         dimensions = math.prod(shape)
-        slots = max(2, min(2 * place.lanes * self.batch // 16, _SLOT_BYTES // (8 * dimensions)))
-        return place.make_device(slots, dimensions, self.family, self.seed)
+        slots = max(2, min(2 * device.lane_count * self.batch // 16, _SLOT_BYTES // (8 * dimensions)))
+        return device.make_sampler(slots, dimensions, self.family, self.seed)
 
     def _run(
         self,
@@ -226,7 +226,7 @@ class SmoothedClassifier:
         procedure_for: Callable[[NDArray[np.float32]], Procedure[Result]],
         on_draws: Callable[[int], None],
     ) -> Iterator[Finished[Result]]:
-        """Run a procedure on each input. Runs may overlap: each has a device of its own."""
+        """Run a procedure on each input. Runs may overlap: each has a sampler of its own."""
         inputs = ((input_id, to_pixels(np.asarray(x), f"input {input_id}")) for input_id, x in examples)
         first = next(inputs, None)
         if first is None:
@@ -244,8 +244,8 @@ class SmoothedClassifier:
 
         with ExitStack() as owned:
             parts = []
-            for place, at_place in zip(self.places, lanes, strict=True):
-                parts.append((at_place, self._make_device(place, shape)))
+            for device, on_device in zip(self.devices, lanes, strict=True):
+                parts.append((on_device, self._make_sampler(device, shape)))
                 owned.callback(parts[-1][1].close)
             yield from split.run(parts, jobs(), on_draws)
 
@@ -254,8 +254,8 @@ class SmoothedClassifier:
         for lanes in itertools.chain.from_iterable(self._lanes.values()):
             lanes.close()
         self._lanes = {}
-        for place in self.places:
-            place.close()
+        for device in self.devices:
+            device.close()
 
     def __enter__(self) -> "SmoothedClassifier":
         return self

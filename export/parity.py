@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ars.engine.devices.host import Host
 from ars.engine.requests import Phase, Request
-from ars.engine.statistics.certificate import certificate
+from ars.engine.samplers.host import HostSampler
+from ars.engine.statistics.certificate import certify_votes
+from ars.engine.statistics.plan import Plan
 from ars.manifest import NoiseSettings, Parity
 from ars.noise import family_named
 
@@ -49,11 +50,11 @@ class NoisyInputs:
         return self._fill([Request(0, 0, Phase.PREDICTION, 0, CALIBRATION_DRAWS)])
 
     def _fill(self, requests: list[Request]) -> Iterator[Array]:
-        device = Host(1, self.x[0].size, family_named(self.noise.family), seed=0)
+        sampler = HostSampler(1, self.x[0].size, family_named(self.noise.family), seed=0)
         for number, (x, mean, scale) in enumerate(zip(self.x, self.mean, self.scale, strict=True)):
-            device.load(0, x, mean, scale)
+            sampler.load(0, x, mean, scale)
             copies = np.empty((sum(request.draws for request in requests), *x.shape), np.float32)
-            device.fill(copies, [request._replace(input_id=number) for request in requests])
+            sampler.fill(copies, [request._replace(input_id=number) for request in requests])
             yield copies
 
 
@@ -86,16 +87,12 @@ def _certified_accuracy(inputs: NoisyInputs, logits: Array) -> NDArray[np.float6
     assert inputs.labels is not None
     radii = np.array(RADII) * inputs.noise.sigma0
     certified = np.zeros(len(RADII))
+    plan = Plan(SELECTION, DRAWS - SELECTION, ALPHA)
     for x, label, scale in zip(logits, inputs.labels, inputs.scale, strict=True):
         selection, estimation = _count(x[:SELECTION]), _count(x[SELECTION:])
-        proved = certificate(
-            estimation,
-            int(np.argmax(selection[:-1])),
-            n0=SELECTION,
-            alpha=ALPHA,
-            family=inputs.noise.family,
-            scale=scale,
-            kind=inputs.noise.kind,
+        selected = int(np.argmax(selection[:-1]))
+        proved = certify_votes(
+            estimation, selected, plan=plan, family=inputs.noise.family, scale=scale, kind=inputs.noise.kind
         )
         certified += (proved.predicted == label) & (proved.radius > radii)
     return certified / len(inputs)

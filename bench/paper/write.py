@@ -12,7 +12,7 @@ from ars.bench.paper.models import CertifyOptions, Model, certify_into, open_mod
 from ars.bench.paper.tables import Attacked, Certified, Timed, accuracy_table, attack_table, runtime_table
 from ars.bench.run.environment import describe_machine
 from ars.data import Dataset, ImageSize, open_data, select
-from ars.engine.runners import load_runner
+from ars.engine.backends import load_runner
 from ars.errors import ArgumentError, StoreError
 from ars.noise import NoiseKind
 from ars.output import make_folder

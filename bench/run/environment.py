@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 from ars.distribution import VERSION
-from ars.engine.devices.host import usable_cores, usable_instructions
+from ars.engine.samplers.host import usable_cores, usable_instructions
 
 __all__ = ["describe_machine"]
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from ars.data import Dataset
 from ars.distribution import VERSION
-from ars.engine.devices.host import usable_instructions
 from ars.engine.records.store import Record, Store
+from ars.engine.samplers.host import usable_instructions
 from ars.engine.smoothed import SmoothedClassifier
 from ars.engine.statistics.plan import Plan
 from ars.errors import DataError, StoreError
@@ -47,7 +47,7 @@ def environment_of(classifier: SmoothedClassifier, data: Dataset) -> dict[str, s
         "ars": VERSION,
         classifier.runner.name: classifier.runner.version,
         "precision": (entry and entry.precision) or classifier.runner.precision,
-        "device": "; ".join(place.describe() for place in classifier.places),
+        "device": "; ".join(device.describe() for device in classifier.devices),
         "instructions": usable_instructions()[0],
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",

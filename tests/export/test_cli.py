@@ -13,9 +13,9 @@ from support import models
 from support.export_runs import CLASSES, SHAPE, refused, run, write_model, write_onnx_model
 
 from ars.data.pixels import file_sha256
+from ars.engine.backends import load_runner
 from ars.engine.cli import main as engine
 from ars.engine.records.store import read_records
-from ars.engine.runners import load_runner
 from ars.engine.runners.onnxruntime import OnnxGenerator
 from ars.errors import ModelError
 from ars.export import pipeline

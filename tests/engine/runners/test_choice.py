@@ -12,8 +12,8 @@ from support.engine_runs import certify, records, refused
 
 import ars
 from ars.data.pixels import file_sha256
+from ars.engine.backends import choose_backend, load_generator, load_runner
 from ars.engine.cli import main
-from ars.engine.runners import choose_backend, load_generator, load_runner
 from ars.errors import MissingPackage
 from ars.manifest import Manifest, ModelFile, NoiseSettings
 from ars.noise import NoiseKind
