@@ -149,7 +149,7 @@ def test_with_three_classes_the_two_sided_radius_is_sound(family, left, right, s
 
 @given(
     delta=st.lists(st.floats(-3, 3), min_size=1, max_size=8),
-    radius=st.floats(0, 3),
+    radius=st.just(0.0) | st.floats(1e-100, 3),  # numpy's norms square: below 1e-154 they lose digits
     norm=st.sampled_from([1, 2, math.inf]),
 )
 def test_a_ball_of_another_norm_lies_inside(delta, radius, norm):
