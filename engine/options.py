@@ -11,7 +11,7 @@ import click
 from ars.engine.records.inputs import Inputs
 from ars.engine.runners import BACKENDS
 from ars.engine.smoothed import SmoothedClassifier, load
-from ars.engine.statistics.stopping import Grid, Question, Tolerance, parse_radii
+from ars.engine.statistics.stopping import Grid, Question, Tolerance
 from ars.errors import ArgumentError
 
 __all__ = ["ModelOptions", "StoppingOptions", "inputs_options", "model_options", "stopping_options"]
@@ -77,7 +77,7 @@ class StoppingOptions:
             return Tolerance(self.tolerance)
         if self.radius is not None:
             return Grid((self.radius,))
-        return Grid() if self.radii is None else parse_radii(self.radii)
+        return Grid() if self.radii is None else Grid.parse(self.radii)
 
 
 def _gather(group: type, argument: str, *options: Callable[[Command], Command]) -> Callable[[Command], Command]:

@@ -28,7 +28,7 @@ from scipy.special import bdtr, bdtrc
 
 from ars.engine.statistics.looks import look_draws
 
-__all__ = ["limits"]
+__all__ = ["find_limits"]
 
 GIVEN_UP = 0.2
 EARLY = 0.25
@@ -44,7 +44,7 @@ Law = NDArray[np.float64]
 
 
 @lru_cache(maxsize=2**14)
-def limits(rate: float, n: int, alpha: float, at_least: tuple[int, ...] = ()) -> tuple[int, ...]:
+def find_limits(rate: float, n: int, alpha: float, at_least: tuple[int, ...] = ()) -> tuple[int, ...]:
     """For each look of a budget of n draws, the most misses with which `rate` is excluded; -1 if it never is.
 
     No limit is below that of `at_least`, if given: the limits of the test of a lower rate, at the same n and alpha.

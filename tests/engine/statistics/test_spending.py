@@ -14,7 +14,7 @@ from scipy.stats import binom, norm
 from support.exact import binomial_tail
 
 from ars.engine.statistics.looks import look_draws
-from ars.engine.statistics.spending import GIVEN_UP, SLACK, SLACK_A_DRAW, limits
+from ars.engine.statistics.spending import GIVEN_UP, SLACK, SLACK_A_DRAW, find_limits
 
 
 def exact_chance(a, b, n, chosen):
@@ -47,7 +47,7 @@ def chance(rate, n, chosen):
 @pytest.mark.parametrize(("a", "b"), [(1, 2), (1, 10), (1, 50), (9, 10)])
 def test_in_whole_numbers_alpha_is_not_exceeded(a, b):
     for alpha in (0.05, 0.001):
-        chosen = limits(a / b, 600, alpha)
+        chosen = find_limits(a / b, 600, alpha)
         met = exact_chance(a, b, 600, chosen)
         assert met <= Fraction(alpha)
         assert met >= 0.75 * alpha, "limits are whole numbers, so not all of alpha can be spent"
@@ -69,7 +69,7 @@ def cut_chance(rate, n, chosen):
 @pytest.mark.parametrize("K", [0, 1, 2, 2.5, 3, 3.5])
 def test_nearly_all_of_alpha_is_spent_at_the_budget_of_the_field(K):
     rate = float(norm.sf(K))
-    assert 0.00097 < cut_chance(rate, 100_000, limits(rate, 100_000, 0.001)) <= 0.001
+    assert 0.00097 < cut_chance(rate, 100_000, find_limits(rate, 100_000, 0.001)) <= 0.001
 
 
 @settings(deadline=None, max_examples=60)
@@ -83,8 +83,8 @@ def test_alpha_is_not_exceeded_at_any_rate_nor_with_any_floor(n, rate, alpha, lo
     """Floors come from lower rates, as near as a thousandth: a chain of them, the lowest rate first."""
     floor = ()
     for factor in sorted(lower):
-        floor = limits(rate * factor, n, alpha, floor)
-    chosen = limits(rate, n, alpha, floor)
+        floor = find_limits(rate * factor, n, alpha, floor)
+    chosen = find_limits(rate, n, alpha, floor)
     assert len(chosen) == len(look_draws(n))
     assert all(one >= least for one, least in zip(chosen, floor or chosen, strict=True))
     assert chance(rate, n, chosen) <= alpha
@@ -95,7 +95,7 @@ def test_simulated_draws_meet_the_limits_no_more_often_than_alpha():
     n, inputs = 4000, 1_000_000
     rng, steps = np.random.default_rng(0), np.diff([0, *look_draws(4000)])
     for rate in (0.4, 0.01):
-        chosen, misses, met = limits(rate, n, 0.05), np.zeros(inputs, np.int64), np.zeros(inputs, bool)
+        chosen, misses, met = find_limits(rate, n, 0.05), np.zeros(inputs, np.int64), np.zeros(inputs, bool)
         for step, most in zip(steps, chosen, strict=True):
             misses += rng.binomial(step, rate, inputs)
             met |= misses <= most
@@ -107,7 +107,7 @@ def test_the_last_look_is_nearly_that_of_fixed_n():
     for K in (0, 1, 2, 3, 3.25, 3.5):
         rate = float(norm.sf(K))
         single = int(binom.ppf(alpha, n, rate)) - 1
-        given_up = single - limits(rate, n, alpha)[-1]
+        given_up = single - find_limits(rate, n, alpha)[-1]
         assert 0 <= given_up <= GIVEN_UP * math.sqrt(n * rate * (1 - rate))
     assert given_up == 0, "3.5: one miss more or less decides"
 
@@ -116,7 +116,7 @@ def test_few_hits_in_a_row_exclude_a_rare_miss():
     """That a radius of 3.5 sigma is out of reach takes log(1 / alpha) / rate = 29,700 hits with one look."""
     rate = float(norm.sf(3.5))
     first = next(
-        draws for draws, most in zip(look_draws(100_000), limits(rate, 100_000, 0.001), strict=True) if most >= 0
+        draws for draws, most in zip(look_draws(100_000), find_limits(rate, 100_000, 0.001), strict=True) if most >= 0
     )
     assert 29_700 < first < 36_500
 
@@ -136,15 +136,15 @@ def test_one_look_has_the_limit_of_fixed_n():
     for n in (1, 10, 200, 299):
         assert look_draws(n) == (n,)
         for rate in (0.01, 0.3, 0.9):
-            (most,) = limits(rate, n, 0.05)
+            (most,) = find_limits(rate, n, 0.05)
             assert binom.cdf(most, n, rate) <= 0.05 < binom.cdf(most + 1, n, rate)
 
 
 def test_a_large_budget_takes_fourier_transforms_and_gives_the_same_limits(monkeypatch):
     from ars.engine.statistics import spending
 
-    fast = spending.limits.__wrapped__(0.3, 300_000, 0.001)
+    fast = spending.find_limits.__wrapped__(0.3, 300_000, 0.001)
     monkeypatch.setattr(spending, "_LARGE", 10**12)
-    plain = spending.limits.__wrapped__(0.3, 300_000, 0.001)
+    plain = spending.find_limits.__wrapped__(0.3, 300_000, 0.001)
     assert np.abs(np.subtract(fast, plain)).max() <= 1
     assert np.mean(np.equal(fast, plain)) > 0.95
