@@ -31,6 +31,11 @@ class NoiseSource:
     generator: str | None = None
     """The SHA-256 of a noise generator."""
 
+    @property
+    def file(self) -> str | None:
+        """The SHA-256 of the file that the maps come from, if they come from one."""
+        return self.maps or self.generator
+
 
 class NoiseMaps(Protocol):
     @property

@@ -1,4 +1,4 @@
-"""The progress of a run on stderr: a live bar if that is a terminal, and a plain line every few seconds if it is not."""
+"""The progress of a run on stderr: a live bar if that is a terminal, else a plain line every few seconds."""
 
 import sys
 import time

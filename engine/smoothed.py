@@ -157,8 +157,8 @@ class SmoothedClassifier:
     ) -> Certificate:
         """The certificate of one input: floats in pixel units, or integers in 0..255.
 
-        The plan is given as such or by its fields: `n0`, `n`, `alpha`, `two_sided` and `question`. With a question, like
-        ars.Grid((0, 0.25, 0.5)), drawing ends as soon as it is settled. `input_id` and the seed decide the noise.
+        The plan is given as such, or by its fields: `n0`, `n`, `alpha`, `two_sided` and `question`. With a question,
+        like ars.Grid((0, 0.25, 0.5)), drawing ends as soon as it is settled. `input_id` and the seed decide the noise.
         """
         (finished,) = self.certify_many([(input_id, x)], plan, **changes)
         return finished.result

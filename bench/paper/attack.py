@@ -23,8 +23,8 @@ from ars.train.model_file import load_model
 __all__ = ["ATTACKS", "attack_inputs"]
 
 ATTACKS = ("generator", "smoothed", "classifier")
-"""What the attack knows: everything, with gradients through the generator; the noise, but its maps as constants; or only
-the classifier, without noise."""
+"""What the attack knows: everything, with gradients through the generator; the noise, but its maps as constants; or
+only the classifier, without noise."""
 
 DRAWS, BATCH = 8, 50
 

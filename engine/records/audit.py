@@ -18,7 +18,7 @@ from ars.data.pixels import file_sha256
 from ars.engine.records.inputs import content_sha256
 from ars.engine.records.record import Record
 from ars.engine.records.run import environment_of, settings_of
-from ars.engine.records.settings import Difference, RunSettings, compare
+from ars.engine.records.settings import Difference, RunSettings, differences
 from ars.engine.records.store import read_header, read_records
 from ars.engine.smoothed import SmoothedClassifier, load
 from ars.engine.statistics.certificate import Certificate, certify_votes
@@ -79,17 +79,17 @@ def audit(
     with loaded as classifier:
         size = ImageSize(origin.resize, origin.crop, classifier.channels)
         opened = open_data(source, size, None if origin.classes_file is None else Path(origin.classes_file))
-        other = _say(compare(settings, settings_of(classifier, opened, plan, settings.batch)))
+        other = _say(differences(settings, settings_of(classifier, opened, plan, settings.batch)))
         # What an older store does not say of its machine cannot be compared.
-        parts = compare(header.environment, environment_of(classifier))
-        found.machine += _say([part for part in parts if part.one is not None and part.other is not None])
+        parts = differences(header.environment, environment_of(classifier))
+        found.machine += _say([part for part in parts if part.one is not None])
         found.differences += other
         if not other:
             others = _compare_inputs(records, opened)
             found.differences += others.values()
             chosen = [record for record in chosen if record.idx not in others]
-            for differences in _redraw(chosen, classifier, opened, plan):
-                found.differences += differences
+            for changed in _redraw(chosen, classifier, opened, plan):
+                found.differences += changed
                 found.redrawn += 1
                 on_input()
     return found
@@ -134,10 +134,6 @@ def _recompute(record: Record, plan: Plan, family: str, kind: NoiseKind) -> list
         )
     except ArsError as error:
         return [f"input {record.idx}: its votes make no certificate ({error})"]
-    if plan.question is None and again.n != plan.n:
-        return [f"input {record.idx}: it has {again.n} votes, and the plan is {plan.n}"]
-    if (plan.question is None) != (again.stopping == "fixed"):
-        return [f"input {record.idx}: its looks are {list(made.looks)}, which is not how the run stopped its inputs"]
     if record.draws != again.n0 + again.n:
         return [f"input {record.idx}: draws is {record.draws} in the record, and its votes are {again.n0 + again.n}"]
     # The geometric mean of the scale does not follow from the smallest scale.
@@ -169,7 +165,9 @@ def _compare_inputs(records: Sequence[Record], data: Dataset) -> dict[int, str]:
     return found
 
 
-def _redraw(records: Sequence[Record], classifier: SmoothedClassifier, data: Dataset, plan: Plan) -> Iterator[list[str]]:
+def _redraw(
+    records: Sequence[Record], classifier: SmoothedClassifier, data: Dataset, plan: Plan
+) -> Iterator[list[str]]:
     """Certify the inputs again, and give the differences of each."""
     by_id = {record.idx: record for record in records}
     for one in classifier.certify_many(((idx, data[idx].x) for idx in by_id), plan):
@@ -187,5 +185,5 @@ def _compare_certificates(
     ]
 
 
-def _say(differences: Sequence[Difference]) -> list[str]:
-    return [f"{name}: the run's is {one}, and here it is {other}" for name, one, other in sorted(differences)]
+def _say(found: Sequence[Difference]) -> list[str]:
+    return [f"{name}: the run's is {one}, and here it is {other}" for name, one, other in sorted(found)]

@@ -116,8 +116,8 @@ def _members(looks: Iterable[Look]) -> list[dict[str, int]]:
     return [look._asdict() for look in looks]
 
 
-def _four_digits(value: float) -> str:
-    return f"{value:.4g}"
+def _short(seconds: float) -> str:
+    return f"{seconds:,.0f}" if seconds >= 100 else f"{seconds:.3g}"
 
 
 # The field's own columns come first, so that existing scripts can read the results.
@@ -131,14 +131,14 @@ COLUMNS = (
     Column("p_a", "certificate.p_a", SIZE, title="pA ≥", reported=lambda p_a: format_radius(p_a, 4)),
     Column("p_b", "certificate.p_b", SIZE),
     Column("K", "certificate.K", SIZE),
-    Column("sigma_min", "certificate.sigma_min", SCALE, title="min σ", reported=_four_digits),
+    Column("sigma_min", "certificate.sigma_min", SCALE, title="min σ", reported="{:.4g}".format),
     Column("sigma_geomean", "certificate.sigma_geomean", SCALE),
     Column("volume", "certificate.volume_radius", shown=None, title="volume radius", reported=format_radius),
     Column("scope", "certificate.scope", SCOPE),
     Column("n0", "certificate.n0", COUNT),
     Column("n", "certificate.n", COUNT),
     Column("draws", "draws", DRAWS, title="draws", reported="{:,}".format),
-    Column("seconds", "seconds", SECONDS, title="seconds", reported=_four_digits),
+    Column("seconds", "seconds", SECONDS, title="seconds", reported=_short),
     Column("selected", "certificate.selected", COUNT),
     Column("counts", "certificate.counts", COUNTS, shown=_spaced),
     Column("stopping", "certificate.stopping"),

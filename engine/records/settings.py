@@ -16,7 +16,7 @@ from ars.engine.noise_maps import NoiseSource
 from ars.engine.statistics.plan import Plan
 from ars.noise import NoiseKind
 
-__all__ = ["Difference", "Environment", "Origin", "RunHeader", "RunSettings", "compare"]
+__all__ = ["Difference", "Environment", "Origin", "RunHeader", "RunSettings", "differences"]
 
 Json = Mapping[str, object]
 T = TypeVar("T")
@@ -129,8 +129,8 @@ class Difference(NamedTuple):
     other: object
 
 
-def compare(one: RunSettings | Environment, other: RunSettings | Environment) -> list[Difference]:
-    """What differs between two records of the same kind, in the order of the first."""
+def differences(one: RunSettings | Environment, other: RunSettings | Environment) -> list[Difference]:
+    """The values that differ between two records of the same kind, in the order of the first."""
     first, second = one.to_json(), other.to_json()
     names = dict.fromkeys([*first, *second])
     return [
@@ -140,12 +140,12 @@ def compare(one: RunSettings | Environment, other: RunSettings | Environment) ->
 
 def _read(kind: type[T], content: Json) -> T:
     """A dataclass from the members of a JSON object that have the names of its fields."""
-    hints, values = get_type_hints(kind), {}
+    hints, values = get_type_hints(kind), dict[str, Any]()
     for field in dataclasses.fields(kind):  # type: ignore[arg-type]  # it is a dataclass
         hint, value = hints[field.name], content.get(field.name)
         if hint is Plan:
             values[field.name] = Plan.from_settings(content)
-        elif dataclasses.is_dataclass(hint):
+        elif hint is NoiseSource:
             values[field.name] = _read(hint, content)
         elif value is not None:
             values[field.name] = _parse(field.name, value, hint)

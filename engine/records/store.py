@@ -16,7 +16,7 @@ from types import TracebackType
 
 from ars.engine.records.columns import STORED, read_row, write_row
 from ars.engine.records.record import Record
-from ars.engine.records.settings import Environment, Origin, RunHeader, RunSettings, compare
+from ars.engine.records.settings import Environment, Origin, RunHeader, RunSettings, differences
 from ars.errors import RunError, StoreError
 
 __all__ = ["Store", "read_header", "read_records", "stored_batch"]
@@ -25,7 +25,8 @@ FORMAT = 2
 # Format 1 had no adaptive stopping. Its stores can be read, but their runs cannot be resumed.
 READABLE = (1, FORMAT)
 
-_RUN = "CREATE TABLE run (format INTEGER NOT NULL, settings TEXT NOT NULL, environment TEXT NOT NULL, classes TEXT NOT NULL)"
+_RUN = """CREATE TABLE run
+    (format INTEGER NOT NULL, settings TEXT NOT NULL, environment TEXT NOT NULL, classes TEXT NOT NULL)"""
 _CERTIFICATES = f"CREATE TABLE certificates ({', '.join(f'{column.name} {kind.sql}' for column, kind in STORED)})"
 _INSERT = "INSERT INTO certificates ({}) VALUES ({})".format(
     ", ".join(column.name for column, _ in STORED), ", ".join(f":{column.name}" for column, _ in STORED)
@@ -181,7 +182,7 @@ def _check_resumable(database: sqlite3.Connection, path: Path, settings: RunSett
         stored = _from_json(*row).settings
     except (ValueError, TypeError) as error:
         raise StoreError(path, f"it is damaged ({error})", "choose another store") from error
-    for name, found, given in compare(stored, settings):
+    for name, found, given in differences(stored, settings):
         problem = f"it holds a run with {name} = {found}, and this one has {given}"
         raise StoreError(path, problem, "choose another store, or give the same settings")
     if missing := {column.name for column, _ in STORED} - _columns_of(database):
