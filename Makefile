@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := $(wildcard engine/native/*.h engine/native/*.cpp engine/native/*.cu)
+CPP := $(NATIVE) $(wildcard $(addprefix tests/engine/native/*.,cpp cu) $(addprefix tests/simulated_gpu/host/*.,h cpp))
 
 .PHONY: demo test test-slow check format clean
 
@@ -22,6 +23,7 @@ test-slow: $(VENV)/develop
 check: $(VENV)/develop
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run --Werror $(CPP)
 	mkdir -p build/tree/ars
 	cd build/tree/ars && ln -sfn ../../../ars/* ../../../train ../../../export ../../../engine ../../../bench .
 	MYPYPATH=build/tree $(BIN)/mypy -p ars
@@ -29,6 +31,7 @@ check: $(VENV)/develop
 format: $(VENV)/develop
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(CPP)
 
 clean:
 	rm -rf build $(VENV)
@@ -49,6 +52,7 @@ $(VENV)/base: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/installed: $(VENV)/base CMakeLists.txt $(NATIVE)
+	$(BIN)/pip uninstall -qq --yes ars  # the distribution's former name, with the same files
 	$(BIN)/pip install --quiet --no-build-isolation --no-deps --editable .
 	touch $@
 

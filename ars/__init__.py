@@ -1,7 +1,6 @@
 """ARS: certified robustness of image classifiers by anisotropic randomized smoothing."""
 
-from importlib.metadata import version
-
+from ars.distribution import VERSION
 from ars.engine.algorithms import Prediction
 from ars.engine.records.inputs import Inputs
 from ars.engine.records.record import Record
@@ -52,4 +51,4 @@ __all__ = [
     "summarize",
 ]
 
-__version__ = version("ars")
+__version__ = VERSION

@@ -13,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ars.command_line import Group, version_option
+from ars.engine.devices import CPU
 from ars.engine.inspection import inspect_file
+from ars.engine.inventory import find_devices_for, take_inventory
 from ars.engine.options import (
     FILE,
     ModelOptions,
@@ -22,8 +24,6 @@ from ars.engine.options import (
     model_options,
     stopping_options,
 )
-from ars.engine.parts import list_parts, where_it_runs
-from ars.engine.places import CPU
 from ars.engine.progress import TerminalProgress
 from ars.engine.records.audit import audit as check_run
 from ars.engine.records.inputs import Inputs, find_shape, read_inputs
@@ -211,10 +211,10 @@ def inspect(file: Path, as_json: bool) -> None:
 @click.option("--engine", type=FILE, help="Say also where this model loads.")
 def devices(engine: Path | None) -> None:
     """List what can run here; for what cannot, say why and what to install."""
-    for part in list_parts():
-        click.echo(f"{part.name:<12} {'ready' if part.ready else 'missing':<8} {part.what}")
-    for part in where_it_runs(engine) if engine else ():
-        click.echo(f"{part.name:<12} {'fits' if part.ready else 'refuses':<8} {part.what}")
+    for item in take_inventory():
+        click.echo(f"{item.name:<12} {'ready' if item.ready else 'missing':<8} {item.details}")
+    for item in find_devices_for(engine) if engine else ():
+        click.echo(f"{item.name:<12} {'fits' if item.ready else 'refuses':<8} {item.details}")
 
 
 @main.command()

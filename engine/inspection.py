@@ -3,10 +3,7 @@
 from pathlib import Path
 
 from ars.data.pixels import file_sha256
-from ars.engine.model_files import ModelRunner
-from ars.engine.records.store import read_header, read_records
-from ars.engine.records.summary import summarize
-from ars.engine.runners import (
+from ars.engine.backends import (
     ENGINE_SUFFIXES,
     TORCH_SUFFIXES,
     choose_backend,
@@ -14,6 +11,9 @@ from ars.engine.runners import (
     load_runner,
     manifest_of,
 )
+from ars.engine.records.store import read_header, read_records
+from ars.engine.records.summary import summarize
+from ars.engine.runners import CpuRunner
 from ars.errors import ModelError
 from ars.manifest import Manifest, ModelFile, Parity
 
@@ -47,7 +47,7 @@ def inspect_file(path: Path) -> Facts:
     return facts | parity | (_say_noise(manifest) if manifest else none)
 
 
-def _inspect_classifier(runner: ModelRunner, manifest: Manifest | None, entry: ModelFile | None) -> Facts:
+def _inspect_classifier(runner: CpuRunner, manifest: Manifest | None, entry: ModelFile | None) -> Facts:
     """What a classifier takes and returns, and what runs it here."""
     name, why = choose_backend(runner.path, manifest)
     return {

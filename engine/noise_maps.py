@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from ars.checks import float32_array
 from ars.data.arrays import read_npz
 from ars.data.pixels import file_sha256
-from ars.engine.model_files import Generator, Model
-from ars.engine.runners import load_generator
+from ars.engine.backends import load_generator
+from ars.engine.runners import Generator, Runner
 from ars.errors import ArgumentError, ModelError
 from ars.manifest import Manifest
 from ars.noise import NoiseKind, scale_map
@@ -123,7 +123,7 @@ def _checked(path: Path | str, mean: NDArray[np.generic], scale: NDArray[np.gene
     return pair
 
 
-def open_noise(manifest: Manifest | None, model: Model, sigma: float | None, noise: Path | None) -> NoiseMaps:
+def open_noise(manifest: Manifest | None, runner: Runner, sigma: float | None, noise: Path | None) -> NoiseMaps:
     """The noise that `sigma` or `noise` asks for, or else the model's own, from its manifest or its file."""
     if sigma is not None and noise is not None:
         raise ArgumentError("sigma", sigma, "give either --sigma or --noise")
@@ -132,12 +132,12 @@ def open_noise(manifest: Manifest | None, model: Model, sigma: float | None, noi
     if noise is not None and not noise.exists():
         raise ModelError(noise, "there is no such file", "give a noise generator (.onnx) or maps (.npz)")
     if noise is not None and noise.suffix == ".npz":
-        return Maps(noise, len(model.shape))
+        return Maps(noise, len(runner.shape))
     if noise is not None:
         return Generated(noise, load_generator(noise), NoiseKind.INPUT)
-    if manifest and model.own_generator:
-        return Generated(model.path, model.own_generator, manifest.noise.kind)
-    generator = manifest.file("noise", model.path.parent) if manifest else None
+    if manifest and runner.own_generator:
+        return Generated(runner.path, runner.own_generator, manifest.noise.kind)
+    generator = manifest.file("noise", runner.path.parent) if manifest else None
     if manifest and generator:
         return Generated(generator, load_generator(generator), manifest.noise.kind)
     if manifest and manifest.noise.kind is NoiseKind.ISOTROPIC:

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
+from ars.engine.backends import BACKENDS
 from ars.engine.records.inputs import Inputs
-from ars.engine.runners import BACKENDS
 from ars.engine.smoothed import SmoothedClassifier, load
 from ars.engine.statistics.stopping import Grid, Question, Tolerance
 from ars.errors import ArgumentError

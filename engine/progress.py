@@ -9,7 +9,7 @@ from typing import TextIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from ars.engine.places import CPU
+from ars.engine.devices import CPU
 from ars.engine.records.record import Record
 from ars.engine.records.run import RunProgress
 from ars.engine.smoothed import Prepared, SmoothedClassifier
@@ -43,7 +43,7 @@ class TerminalProgress(RunProgress):
         runner = self._classifier.runner
         if self._classifier.why:
             self._say(f"backend {runner.name}: {self._classifier.why}")
-        if runner.fixed_batch and all(place.name == CPU for place in self._classifier.places):
+        if runner.fixed_batch and all(device.name == CPU for device in self._classifier.devices):
             advice = "it runs slowly until it is exported with a dynamic batch axis"
             self._say(f"{runner.path} takes only batches of {runner.fixed_batch}; {advice}")
 
@@ -51,9 +51,10 @@ class TerminalProgress(RunProgress):
         """Say which batch size is used."""
         for note in prepared.notes:
             self._say(note)
-        for place in self._classifier.places:
-            if place.name != CPU:
-                self._say(f"{place.describe()}: {place.model.name} {place.model.version}, batches of {prepared.batch}")
+        for device in self._classifier.devices:
+            if device.name != CPU:
+                runner = device.runner
+                self._say(f"{device.describe()}: {runner.name} {runner.version}, batches of {prepared.batch}")
         if prepared.rate:
             chosen = f"batch {prepared.batch} with {self._classifier.threads} threads"
             self._say(f"{chosen}, the fastest here: {prepared.rate:,.0f} draws/s")

@@ -18,11 +18,11 @@ from ars.checks import whole_number
 from ars.data.pixels import to_pixels
 from ars.engine import algorithms, split
 from ars.engine.algorithms import Prediction, Procedure
-from ars.engine.devices import Device
+from ars.engine.backends import choose_backend, manifest_of
+from ars.engine.devices import CPU, Device, choose_devices, open_devices
 from ars.engine.lanes import Lanes
 from ars.engine.noise_maps import open_noise
-from ars.engine.places import CPU, Place, devices_named, open_places
-from ars.engine.runners import choose_backend, manifest_of
+from ars.engine.samplers import Sampler
 from ars.engine.scheduler import Finished, Job
 from ars.engine.statistics.certificate import Certificate
 from ars.engine.statistics.plan import Plan
@@ -105,7 +105,7 @@ class Prepared:
     batch: int
     """The draws in a batch."""
     lanes: tuple[Lanes, ...]
-    """The lanes of each place."""
+    """The lanes of each device."""
     rate: float | None
     """The draws per second that were measured to choose the batch; None if it was not measured."""
     notes: tuple[str, ...]
@@ -129,19 +129,19 @@ class SmoothedClassifier:
         self.batch = _check_batch(batch)
         """The draws in a batch that were asked for. What is used says `prepare`."""
         self.noise_file = noise
-        lanes = None if threads is None else whole_number("threads", threads, 1, 1024, "at least 1")
+        lane_count = None if threads is None else whole_number("threads", threads, 1, 1024, "at least 1")
         self.seed = whole_number("seed", seed, 0, 2**64 - 1, "it must fit 64 bits")
         beside = manifest_of(engine)
         self.why: str | None = None
         """Why `auto` took this backend, as a note to the user."""
-        names = devices_named(device, engine, backend)
+        names = choose_devices(device, engine, backend)
         if backend == "auto" and names == [CPU]:
             backend, self.why = choose_backend(engine, beside)
         self._prepared: dict[tuple[tuple[int, ...], int | None], Prepared] = {}
         self._preparing = threading.Lock()
-        self.places = open_places(names, engine, backend, lanes)
+        self.devices = open_devices(names, engine, backend, lane_count)
         try:
-            self.runner = self.places[0].model
+            self.runner = self.devices[0].runner
             self.manifest = beside or self.runner.own_manifest
             if self.manifest:
                 self.manifest.check(engine, self.runner.shape, self.runner.classes)
@@ -201,7 +201,7 @@ class SmoothedClassifier:
     @property
     def threads(self) -> int:
         """The batches that are processed at the same time."""
-        return sum(place.lanes for place in self.places)
+        return sum(device.lane_count for device in self.devices)
 
     @property
     def channels(self) -> int | None:
@@ -230,31 +230,31 @@ class SmoothedClassifier:
             return self._prepared[shape, asked]
 
     def _choose_batch(self, shape: tuple[int, ...]) -> tuple[int, float | None]:
-        """The batch size that suits every place, and the draws per second that were measured with it, if any were."""
-        return min((place.choose_batch(shape) for place in self.places), key=lambda choice: choice[0])
+        """The batch size that suits every device, and the draws per second that were measured with it, if any were."""
+        return min((device.choose_batch(shape) for device in self.devices), key=lambda choice: choice[0])
 
     def _make_lanes(self, shape: tuple[int, ...], batch: int, rate: float | None) -> Prepared:
-        """Lanes at each place, for half the batch as often as a GPU has not enough memory for it."""
+        """Lanes on each device; the batch is halved for as long as a GPU has not enough memory for it."""
         notes: list[str] = []
         while True:
             made: list[Lanes] = []
             try:
-                for place in self.places:
-                    made.append(place.make_lanes(shape, batch))
-                    self._make_device(place, shape, batch).close()  # a run's slots must fit beside the lanes
+                for device in self.devices:
+                    made.append(device.make_lanes(shape, batch))
+                    self._make_sampler(device, shape, batch).close()  # a run's slots must fit beside the lanes
                 return Prepared(batch, tuple(made), rate, tuple(notes))
             except BaseException as error:
                 _close(made)
-                if not isinstance(error, OutOfMemory) or batch // 2 < max(p.least_batch for p in self.places):
+                if not isinstance(error, OutOfMemory) or batch // 2 < max(d.least_batch for d in self.devices):
                     raise
-                notes.append(f"{place.name} has not enough memory for batches of {batch}; going on with {batch // 2}")
+                notes.append(f"{device.name} has not enough memory for batches of {batch}; going on with {batch // 2}")
                 batch //= 2
 
-    def _make_device(self, place: Place, shape: tuple[int, ...], batch: int) -> Device:
+    def _make_sampler(self, device: Device, shape: tuple[int, ...], batch: int) -> Sampler:
         """Slots for so many inputs that 16 draws of each fill the batches in flight, within a bound on memory."""
         dimensions = math.prod(shape)
-        slots = max(2, min(2 * place.lanes * batch // 16, _SLOT_BYTES // (8 * dimensions)))
-        return place.make_device(slots, dimensions, self.family, self.seed)
+        slots = max(2, min(2 * device.lane_count * batch // 16, _SLOT_BYTES // (8 * dimensions)))
+        return device.make_sampler(slots, dimensions, self.family, self.seed)
 
     def _run(
         self,
@@ -263,7 +263,7 @@ class SmoothedClassifier:
         batch: int | None,
         on_draws: Callable[[int], None],
     ) -> Iterator[Finished[Result]]:
-        """Run a procedure on each input. Runs may overlap: each has a device of its own."""
+        """Run a procedure on each input. Runs may overlap: each has a sampler of its own."""
         inputs = ((input_id, to_pixels(np.asarray(x), f"input {input_id}")) for input_id, x in examples)
         first = next(inputs, None)
         if first is None:
@@ -281,8 +281,8 @@ class SmoothedClassifier:
 
         with ExitStack() as owned:
             parts = []
-            for place, at_place in zip(self.places, prepared.lanes, strict=True):
-                parts.append((at_place, self._make_device(place, shape, prepared.batch)))
+            for device, on_device in zip(self.devices, prepared.lanes, strict=True):
+                parts.append((on_device, self._make_sampler(device, shape, prepared.batch)))
                 owned.callback(parts[-1][1].close)
             yield from split.run(parts, jobs(), on_draws)
 
@@ -291,8 +291,8 @@ class SmoothedClassifier:
         for prepared in self._prepared.values():
             _close(prepared.lanes)
         self._prepared = {}
-        for place in self.places:
-            place.close()
+        for device in self.devices:
+            device.close()
 
     def __enter__(self) -> "SmoothedClassifier":
         return self

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ars.bench.report.runs import Run, read_runs
-from ars.bench.run.network import open_network
+from ars.bench.run.model import open_bench_model
 from ars.engine.progress import TerminalProgress
 from ars.engine.records.inputs import Inputs
 from ars.engine.records.run import certify_run
@@ -47,7 +47,7 @@ def open_model(path: Path) -> Model:
     """Open a model that has a manifest, given any of its files or the manifest itself."""
     if not path.is_file():
         raise ModelError(path, "there is no such file", "give an exported model or a run store")
-    network = open_network(str(path), path.parent)
+    network = open_bench_model(str(path), path.parent)
     if not network.files:
         raise ModelError(path, "it has not been exported", f"run `ars-export {path}` first")
     file = next((file.path for file in network.files if file.path == path), network.files[0].path)

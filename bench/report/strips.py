@@ -16,12 +16,12 @@ from ars.bench.report.runs import Run
 from ars.data import Dataset, ImageSize, open_data
 from ars.data.images import ImageFolder, OneImage
 from ars.data.pixels import file_sha256
-from ars.engine.devices.host import Host
+from ars.engine.backends import load_generator
 from ars.engine.noise_maps import Generated, Isotropic, Maps, NoiseMaps
 from ars.engine.records.inputs import content_sha256
 from ars.engine.records.record import Record
 from ars.engine.requests import Phase, Request
-from ars.engine.runners import load_generator
+from ars.engine.samplers.host import HostSampler
 from ars.errors import ArsError
 from ars.manifest import manifest_beside
 from ars.noise import NoiseKind, family_named
@@ -150,8 +150,8 @@ def _strip(run: Run, record: Record, x: Array, noise: NoiseMaps) -> Strip:
 
 def _copies(run: Run, idx: int, x: Array, mean: Array | int, scale: Array) -> Array:
     settings = run.header.settings
-    device = Host(1, x.size, family_named(settings.family), settings.seed)
-    device.load(0, x, mean, scale)
+    sampler = HostSampler(1, x.size, family_named(settings.family), settings.seed)
+    sampler.load(0, x, mean, scale)
     copies = np.empty((COPIES, *x.shape), np.float32)
-    device.fill(copies, [Request(0, idx, Phase.ESTIMATION, 0, COPIES)])
+    sampler.fill(copies, [Request(0, idx, Phase.ESTIMATION, 0, COPIES)])
     return copies

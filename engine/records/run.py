@@ -1,6 +1,5 @@
 """A certification run: the inputs of a data source, certified by a smoothed classifier into a run store."""
 
-import importlib.metadata
 import platform
 import time
 from collections import deque
@@ -12,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ars.data import Dataset
-from ars.engine.devices.host import usable_instructions
+from ars.distribution import VERSION
 from ars.engine.records.inputs import Inputs, check_unchanged, content_sha256, find_shape, read_inputs
 from ars.engine.records.record import Record
 from ars.engine.records.settings import Environment, Origin, RunHeader, RunSettings
 from ars.engine.records.store import Store, read_records, stored_batch
 from ars.engine.records.summary import Summary, summarize
+from ars.engine.samplers.host import usable_instructions
 from ars.engine.smoothed import Prepared, SmoothedClassifier
 from ars.engine.statistics.plan import Plan
 from ars.engine.statistics.stopping import RADII, Grid
@@ -133,11 +133,11 @@ def environment_of(classifier: SmoothedClassifier) -> Environment:
     runner = classifier.runner
     entry = classifier.manifest.entry(runner.path.name) if classifier.manifest else None
     return Environment(
-        ars=importlib.metadata.version("ars"),
+        ars=VERSION,
         runner=runner.name,
         runner_version=runner.version,
         precision=(entry and entry.precision) or runner.precision,
-        device="; ".join(place.describe() for place in classifier.places),
+        device="; ".join(device.describe() for device in classifier.devices),
         instructions=usable_instructions()[0],
         python=platform.python_version(),
         machine=f"{platform.system()} {platform.machine()}",

@@ -99,11 +99,11 @@ def test_devices_without_a_gpu_says_what_to_do(files, machine):
 
 def test_devices_without_pycuda_says_what_to_install(files):
     result = run("devices", "--engine", "model.onnx")
-    assert "cuda         missing  pycuda is not installed; run `pip install 'ars[gpu]'`" in result.stdout
+    assert "cuda         missing  pycuda is not installed; run `pip install 'ars-certify[gpu]'`" in result.stdout
     assert result.stdout.splitlines()[-1].startswith("cpu          fits     onnxruntime")
     Path("model.trt").write_bytes(b"engine")
     last = run("devices", "--engine", "model.trt").stdout.splitlines()[-1]
-    assert last == "cuda:0       refuses  pycuda is not installed; run `pip install 'ars[gpu]'`"
+    assert last == "cuda:0       refuses  pycuda is not installed; run `pip install 'ars-certify[gpu]'`"
 
 
 def test_the_noise_that_is_known_is_noise_stream_1():

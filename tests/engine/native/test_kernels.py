@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated_gpu.kernels import NATIVE, launch
 
-from ars.engine.devices.host import Host
 from ars.engine.requests import MAX_DRAWS, Phase, Request
+from ars.engine.samplers.host import HostSampler
 from ars.noise import FAMILIES, GAUSSIAN
 
 NVCC = shutil.which("nvcc")
@@ -48,7 +48,7 @@ def filled(requests, center, scale, family=GAUSSIAN, seed=0, dtype=np.float32, b
 
 
 def filled_by_host(requests, center, scale, family=GAUSSIAN, seed=0):
-    host = Host(len(center), center.shape[1], family, seed)
+    host = HostSampler(len(center), center.shape[1], family, seed)
     for slot in range(len(center)):
         host.load(slot, center[slot], 0, scale[slot])
     out = np.empty((sum(request.draws for request in requests), center.shape[1]), np.float32)
@@ -125,7 +125,7 @@ def test_votes_are_the_host_counters(dtype, classes):
     for row, bad in zip(rng.choice(100, 9, replace=False), [np.nan, np.inf, -np.inf] * 3, strict=True):
         logits[row, rng.integers(classes)] = bad
     requests = [Request(0, i, Phase.ESTIMATION, 0, draws) for i, draws in enumerate([0, 33, 1, 0, 0, 66, 0])]
-    host = Host(1, 4, GAUSSIAN, 0)
+    host = HostSampler(1, 4, GAUSSIAN, 0)
     host.load(0, np.zeros(4), 0, 1)
     counts = counted(logits, requests)
     np.testing.assert_array_equal(counts, host.count(logits.astype(np.float32), requests))

@@ -11,7 +11,7 @@ from support import reference
 from support.stream import standard_noise
 
 from ars.engine import _native
-from ars.engine.devices.host import usable_instructions
+from ars.engine.samplers.host import usable_instructions
 from ars.noise import FAMILIES
 
 HERE = Path(__file__).parent
@@ -62,6 +62,14 @@ def test_scalar_and_vector_code_give_the_streams_known_bits(given, expected, ins
     assert noise[0, -4:].view(np.uint32).tolist() == words(expected)
     exact = reference.stream_block(family, seed, input_id, phase, draw, block)
     np.testing.assert_allclose(noise[0, -4:], exact, atol=1e-6)
+
+
+def test_python_and_cpp_list_the_same_families_with_the_same_codes():
+    assert _native.families() == {family.name: family.code for family in FAMILIES.values()}
+
+
+def test_every_family_has_known_answers():
+    assert {given[0] for given, _ in STREAM} == FAMILIES.keys()
 
 
 def passes(program, *before):
