@@ -28,17 +28,20 @@ Votes = NDArray[np.int64]
 Procedure = Generator[Draws, Votes, Result]
 
 
-def certify(scale: NDArray[np.float32], plan: Plan, family: Family, kind: NoiseKind) -> Procedure[Certificate]:
+def certify(
+    scale: NDArray[np.float32], plan: Plan, family: Family, kind: NoiseKind, eta: float = 0.0
+) -> Procedure[Certificate]:
     """Algorithm "Anisotropic Randomized Smoothing Certification".
 
-    With probability at least 1 - alpha over the draws, the certificate is right; it may abstain.
+    With probability at least 1 - alpha over the draws, the certificate is right; it may abstain. `eta` bounds the total
+    variation distance between a draw and the ideal noise.
     """
     counts_select = yield Draws(Phase.SELECTION, plan.n0)
     if counts_select[-1] == plan.n0:
         raise RunError(f"none of the first {plan.n0} draws has finite logits; check the model for NaN and infinity")
     c_a = int(counts_select[:-1].argmax())
 
-    rule = plan.stopping_rule(family, float(scale.min()))
+    rule = plan.stopping_rule(family, float(scale.min()), eta)
     counts, looks = np.zeros_like(counts_select), list[Look]()
     while draws := rule.more(looks):
         counts = counts + (yield Draws(Phase.ESTIMATION, draws))
@@ -46,7 +49,7 @@ def certify(scale: NDArray[np.float32], plan: Plan, family: Family, kind: NoiseK
 
     if plan.question is None:
         looks = []  # n was fixed, and the certificate says so
-    return certify_votes(counts.tolist(), c_a, plan=plan, family=family, scale=scale, kind=kind, looks=looks)
+    return certify_votes(counts.tolist(), c_a, plan=plan, family=family, scale=scale, kind=kind, looks=looks, eta=eta)
 
 
 @dataclass(frozen=True)
@@ -58,9 +61,9 @@ class Prediction:
     alpha: float
 
 
-def predict(*, n: int, alpha: float) -> Procedure[Prediction]:
+def predict(*, n: int, alpha: float, eta: float = 0.0) -> Procedure[Prediction]:
     """Algorithm "Anisotropic Randomized Smoothing Prediction"."""
     check_alpha(alpha)
     whole_number("n", n, 1, MAX_N, f"predictions are for 1 to {MAX_N} draws")
     counts = yield Draws(Phase.PREDICTION, n)
-    return Prediction(predict_from_votes(counts.tolist(), alpha), tuple(counts.tolist()), alpha)
+    return Prediction(predict_from_votes(counts.tolist(), alpha, eta), tuple(counts.tolist()), alpha)

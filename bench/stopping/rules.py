@@ -19,7 +19,7 @@ from scipy.optimize import brentq
 from scipy.special import betaln
 
 from ars.engine.records.record import Record
-from ars.engine.statistics.bounds import bound_at_fixed_n, upper_confidence_bound
+from ars.engine.statistics.bounds import bound_at_fixed_n, upper_confidence_bound, widen
 from ars.engine.statistics.certificate import Certificate
 from ars.engine.statistics.ladder import bound_at_looks, choose_ladders
 from ars.engine.statistics.looks import Look, look_draws, take_look
@@ -143,7 +143,7 @@ def _at_the_end(votes: Votes) -> tuple[float, float]:
 
 def _radius(votes: Votes, p_a: float, p_b: float) -> float:
     made = votes.certificate
-    return family_named(made.family).radius(p_a, p_b, made.sigma_min) or NO_RADIUS
+    return family_named(made.family).radius(*widen(p_a, p_b, made.eta), made.sigma_min) or NO_RADIUS
 
 
 def _stop(votes: Votes, n: int, question: Grid, rule: str, hope: float) -> tuple[int, float]:
@@ -159,7 +159,9 @@ def _radius_rule(votes: Votes, n: int, question: Grid, rule: str) -> Callable[[S
     """The radius that looks certify, by the bounds of this rule."""
     made = votes.certificate
     if rule == OURS:
-        ladders = choose_ladders(question, family_named(made.family), made.sigma_min, two_sided=made.two_sided)
+        ladders = choose_ladders(
+            question, family_named(made.family), made.sigma_min, made.eta, two_sided=made.two_sided
+        )
 
         def ours(looks: Sequence[Look]) -> float:
             return _radius(votes, *bound_at_looks(looks, n, made.alpha, ladders, two_sided=made.two_sided))

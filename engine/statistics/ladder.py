@@ -41,15 +41,18 @@ TWO_SIDED: Ladder = tuple(float(ndtr(-K / 128)) for K in range(-3 * 128, 6 * 128
 
 
 @lru_cache(maxsize=2**12)
-def choose_ladders(question: Question, family: Family, sigma_min: float, *, two_sided: bool) -> tuple[Ladder, ...]:
-    """The rates that are tested to answer a question."""
-    return (TWO_SIDED,) if two_sided else (STEPS, make_ladder(family, question.regions(sigma_min)))
+def choose_ladders(
+    question: Question, family: Family, sigma_min: float, eta: float, *, two_sided: bool
+) -> tuple[Ladder, ...]:
+    """The rates that are tested to answer a question, if the draws may be off by eta (bounds.widen)."""
+    return (TWO_SIDED,) if two_sided else (STEPS, make_ladder(family, question.regions(sigma_min), eta))
 
 
 @lru_cache
-def make_ladder(family: Family, regions: tuple[float, ...]) -> Ladder:
-    """The rates of misses at which regions of these sizes, from small to large, are just certain, if pB is 1 - pA."""
-    rates = (_largest_rate(family, K) for K in regions)
+def make_ladder(family: Family, regions: tuple[float, ...], eta: float = 0.0) -> Ladder:
+    """The rates of misses at which regions of these sizes, from small to large, are just certain, if pB is 1 - pA and
+    the bounds are then widened by eta."""
+    rates = (_largest_rate(family, K) - eta for K in regions)
     return tuple(dict.fromkeys(rate for rate in rates if rate > 0))
 
 

@@ -210,7 +210,9 @@ def test_the_native_module_refuses_what_would_leave_its_arrays():
     center, counts = np.zeros((2, 12), np.float32), np.zeros((1, 3), np.int64)
 
     def fill(table, out):
-        _native.fill_noisy(out, np.array([table], np.int64), center, center, None, None, 0, 0, 0, _native.Workers(1), "scalar")
+        _native.fill_noisy(
+            out, np.array([table], np.int64), center, center, None, None, 0, 0, 0, _native.Workers(1), "scalar"
+        )
 
     for table, rows in [((2, 0, 0, 0, 3), 3), ((-1, 0, 0, 0, 3), 3), ((0, 0, 0, 0, 4), 3), ((0, 0, 0, 0, -1), 3)]:
         with pytest.raises(ValueError, match=r"fit the rows|no such slot"):
