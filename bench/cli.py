@@ -67,7 +67,7 @@ def overhead(rounds: int, batch: int, threads: int | None, as_json: bool) -> Non
     """Time the engine against bare session.run loops on a batch that is ready."""
     from ars.bench.micro.overhead import BARE, BARE_LANES, ENGINE, time_overhead
     from ars.bench.networks import resnet20, small_cnn
-    from ars.engine.devices.host import usable_cores
+    from ars.engine.samplers.host import usable_cores
 
     threads = threads or usable_cores()
     networks = {}

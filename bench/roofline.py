@@ -6,7 +6,7 @@ memory's peak rate; the larger of the two is the roofline.
 
 from dataclasses import dataclass
 
-__all__ = ["GPUS", "NETWORKS", "Gpu", "Network", "draw", "tables"]
+__all__ = ["GPUS", "NETWORKS", "Datasheet", "Network", "draw", "tables"]
 
 DRAWS = 100_100
 """Of a sample: n0 = 100 and n = 100,000."""
@@ -20,7 +20,7 @@ BYTES = {"FP32": 4, "TF32": 4, "FP16": 2, "INT8": 1}
 
 
 @dataclass(frozen=True)
-class Gpu:
+class Datasheet:
     """A data sheet."""
 
     name: str
@@ -28,7 +28,7 @@ class Gpu:
     """Peak rate by precision, in 10^12 a second; a multiplication and an addition are two."""
     bandwidth: float
     """Of its memory, in 10^9 bytes a second."""
-    lanes: int
+    cores: int
     clock: float
     """In 10^9 a second."""
 
@@ -46,8 +46,10 @@ class Network:
 
 
 GPUS = (
-    Gpu("A100", {"FP32": 19.5, "TF32": 156, "FP16": 312, "INT8": 624}, bandwidth=1555, lanes=108 * 64, clock=1.41),
-    Gpu("V100", {"FP32": 15.7, "FP16": 125, "INT8": 62.8}, bandwidth=900, lanes=80 * 64, clock=1.53),
+    Datasheet(
+        "A100", {"FP32": 19.5, "TF32": 156, "FP16": 312, "INT8": 624}, bandwidth=1555, cores=108 * 64, clock=1.41
+    ),
+    Datasheet("V100", {"FP32": 15.7, "FP16": 125, "INT8": 62.8}, bandwidth=900, cores=80 * 64, clock=1.53),
 )
 NETWORKS = (
     Network("ResNet-110, 3x32x32", 3072, 10, multiplications=0.253, values=2.62),
@@ -73,11 +75,11 @@ class Draw:
         return DRAWS * (self.fill + self.model / share + self.count) * 1e-6
 
 
-def draw(gpu: Gpu, network: Network, precision: str) -> Draw:
+def draw(gpu: Datasheet, network: Network, precision: str) -> Draw:
     size = BYTES[precision]
     noise = 2 if precision == "FP16" else 4  # an INT8 graph takes float32 and quantises it
     written = noise * network.dimensions / (gpu.bandwidth * 1e3)
-    made = FILL_INSTRUCTIONS * network.dimensions / (gpu.lanes * gpu.clock * 1e3)
+    made = FILL_INSTRUCTIONS * network.dimensions / (gpu.cores * gpu.clock * 1e3)
     return Draw(
         fill=max(written, made),
         arithmetic=2 * network.multiplications * 1e9 / (gpu.operations[precision] * 1e6),

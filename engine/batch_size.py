@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ars.engine.devices import Device
 from ars.engine.lanes import Lanes
 from ars.engine.requests import Phase, Request
+from ars.engine.samplers import Sampler
 
 __all__ = ["best_batch"]
 
@@ -18,15 +18,15 @@ _SECONDS_A_SIZE = 0.2
 _LARGEST_BATCH_BYTES = 2**26
 
 
-def best_batch(make_lanes: Callable[[int], Lanes], device: Device, shape: tuple[int, ...]) -> tuple[int, float]:
+def best_batch(make_lanes: Callable[[int], Lanes], sampler: Sampler, shape: tuple[int, ...]) -> tuple[int, float]:
     """The smallest size within 3 % of the best rate, and its draws a second. Takes a second or two."""
     dimensions = int(np.prod(shape))
-    device.load(0, np.full(shape, 0.5, np.float32), 0.0, 0.25)
+    sampler.load(0, np.full(shape, 0.5, np.float32), 0.0, 0.25)
     rates: dict[int, float] = {}
     for size in (size for size in SIZES if size == 1 or 4 * size * dimensions <= _LARGEST_BATCH_BYTES):
         lanes = make_lanes(size)
         try:
-            rates[size] = _draws_a_second(lanes, device)
+            rates[size] = _draws_a_second(lanes, sampler)
         finally:
             lanes.close()
         worse = size >= ENOUGH and rates[size] < 0.9 * max(rates.values())
@@ -36,11 +36,11 @@ def best_batch(make_lanes: Callable[[int], Lanes], device: Device, shape: tuple[
     return best, rates[best]
 
 
-def _draws_a_second(lanes: Lanes, device: Device) -> float:
+def _draws_a_second(lanes: Lanes, sampler: Sampler) -> float:
     request = [Request(0, 0, Phase.PREDICTION, 0, lanes.batch)]
 
     def one_round() -> None:
-        for future in [lanes.submit(device, request) for _ in range(2 * lanes.lanes)]:
+        for future in [lanes.submit(sampler, request) for _ in range(2 * lanes.lane_count)]:
             future.result()
 
     one_round()
@@ -48,4 +48,4 @@ def _draws_a_second(lanes: Lanes, device: Device) -> float:
     while (elapsed := time.perf_counter() - start) < _SECONDS_A_SIZE:
         one_round()
         rounds += 1
-    return rounds * 2 * lanes.lanes * lanes.batch / elapsed
+    return rounds * 2 * lanes.lane_count * lanes.batch / elapsed

@@ -10,15 +10,31 @@ from numpy.typing import NDArray
 from ars.checks import float32_array
 from ars.data.arrays import read_npz
 from ars.data.pixels import file_sha256
-from ars.engine.model_files import Generator, Model
-from ars.engine.runners import load_generator
+from ars.engine.backends import load_generator
+from ars.engine.runners import Generator, Runner
 from ars.errors import ArgumentError, ModelError
 from ars.manifest import Manifest
 from ars.noise import NoiseKind, scale_map
 
-__all__ = ["Generated", "Isotropic", "Maps", "NoiseMaps", "open_noise"]
+__all__ = ["Generated", "Isotropic", "Maps", "NoiseMaps", "NoiseSource", "open_noise"]
 
 Pair = tuple[NDArray[np.float32], NDArray[np.float32]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoiseSource:
+    """What the noise maps of a run are made from, for the record: one of these."""
+
+    sigma: float | None = None
+    maps: str | None = None
+    """The SHA-256 of a file of maps."""
+    generator: str | None = None
+    """The SHA-256 of a noise generator."""
+
+    @property
+    def file(self) -> str | None:
+        """The SHA-256 of the file that the maps come from, if they come from one."""
+        return self.maps or self.generator
 
 
 class NoiseMaps(Protocol):
@@ -26,9 +42,7 @@ class NoiseMaps(Protocol):
     def kind(self) -> NoiseKind: ...
 
     @property
-    def settings(self) -> dict[str, str | float]:
-        """What decides the noise, for the record."""
-        ...
+    def source(self) -> NoiseSource: ...
 
     def at(self, input_id: int, x: NDArray[np.float32]) -> Pair:
         """The mean and the scale of the noise at an input, each of the input's shape."""
@@ -47,8 +61,8 @@ class Isotropic:
             raise ArgumentError("sigma", self.sigma, "it must be positive and finite") from None
 
     @property
-    def settings(self) -> dict[str, str | float]:
-        return {"sigma": self.sigma}
+    def source(self) -> NoiseSource:
+        return NoiseSource(sigma=self.sigma)
 
     def at(self, input_id: int, x: NDArray[np.float32]) -> Pair:
         return np.zeros_like(x), np.full_like(x, self.sigma)
@@ -67,7 +81,7 @@ class Maps:
             raise ModelError(path, found, "they must have the same shape")
         self._mean, self._scale = _checked(path, arrays["mean"], arrays["scale"])
         self.kind = NoiseKind.INPUT if self._scale.ndim > input_axes else NoiseKind.DATASET
-        self.settings: dict[str, str | float] = {"maps": file_sha256(path)}
+        self.source = NoiseSource(maps=file_sha256(path))
 
     def at(self, input_id: int, x: NDArray[np.float32]) -> Pair:
         if self._scale.shape == x.shape:
@@ -85,7 +99,7 @@ class Generated:
     def __init__(self, path: Path, generator: Generator, kind: NoiseKind) -> None:
         self.kind = kind
         self._path, self._generator = path, generator
-        self.settings: dict[str, str | float] = {"generator": generator.sha256}
+        self.source = NoiseSource(generator=generator.sha256)
         self._first: Pair | None = None
 
     def at(self, input_id: int, x: NDArray[np.float32]) -> Pair:
@@ -109,7 +123,7 @@ def _checked(path: Path | str, mean: NDArray[np.generic], scale: NDArray[np.gene
     return pair
 
 
-def open_noise(manifest: Manifest | None, model: Model, sigma: float | None, noise: Path | None) -> NoiseMaps:
+def open_noise(manifest: Manifest | None, runner: Runner, sigma: float | None, noise: Path | None) -> NoiseMaps:
     """The noise that `sigma` or `noise` asks for, or else the model's own, from its manifest or its file."""
     if sigma is not None and noise is not None:
         raise ArgumentError("sigma", sigma, "give either --sigma or --noise")
@@ -118,12 +132,12 @@ def open_noise(manifest: Manifest | None, model: Model, sigma: float | None, noi
     if noise is not None and not noise.exists():
         raise ModelError(noise, "there is no such file", "give a noise generator (.onnx) or maps (.npz)")
     if noise is not None and noise.suffix == ".npz":
-        return Maps(noise, len(model.shape))
+        return Maps(noise, len(runner.shape))
     if noise is not None:
         return Generated(noise, load_generator(noise), NoiseKind.INPUT)
-    if manifest and model.own_generator:
-        return Generated(model.path, model.own_generator, manifest.noise.kind)
-    generator = manifest.file("noise", model.path.parent) if manifest else None
+    if manifest and runner.own_generator:
+        return Generated(runner.path, runner.own_generator, manifest.noise.kind)
+    generator = manifest.file("noise", runner.path.parent) if manifest else None
     if manifest and generator:
         return Generated(generator, load_generator(generator), manifest.noise.kind)
     if manifest and manifest.noise.kind is NoiseKind.ISOTROPIC:

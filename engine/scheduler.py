@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ars.engine.algorithms import Procedure
-from ars.engine.devices import Device
 from ars.engine.lanes import BatchVotes, Lanes
 from ars.engine.requests import Phase, Request
+from ars.engine.samplers import Sampler
 from ars.errors import ArsError, RunError
 
 __all__ = ["Finished", "Job", "run"]
@@ -48,16 +48,16 @@ class Finished(Generic[Result]):
 
 def run(
     lanes: Lanes,
-    device: Device,
+    sampler: Sampler,
     jobs: Iterator[Job[Result]],
     on_draws: Callable[[int], None] = lambda draws: None,
 ) -> Iterator[Finished[Result]]:
-    """The results of all jobs, each as soon as it is known. The device is this run's alone.
+    """The results of all jobs, each as soon as it is known. The sampler is this run's alone.
 
     If a job cannot be made, or its procedure fails, no further job is taken, those under way are finished, and then the
     error is raised: what was begun is not lost.
     """
-    scheduler = _Scheduler(lanes, device, jobs)
+    scheduler = _Scheduler(lanes, sampler, jobs)
     while scheduler.submit_batches():
         for votes in scheduler.collect():
             on_draws(int(votes.counts.sum()))
@@ -100,22 +100,22 @@ class _Active(Generic[Result]):
 
 
 class _Scheduler(Generic[Result]):
-    def __init__(self, lanes: Lanes, device: Device, jobs: Iterator[Job[Result]]) -> None:
+    def __init__(self, lanes: Lanes, sampler: Sampler, jobs: Iterator[Job[Result]]) -> None:
         self.failure: ArsError | None = None
-        self._lanes, self._device = lanes, device
+        self._lanes, self._sampler = lanes, sampler
         self._jobs: Iterator[Job[Result]] | None = jobs
-        self._free = list(range(device.slots))
+        self._free = list(range(sampler.slots))
         self._active: dict[int, _Active[Result]] = {}  # by slot, the oldest first
         self._flying: set[Future[BatchVotes]] = set()
 
     def submit_batches(self) -> bool:
         """Keep two batches a lane on their way, one at work and one waiting; whether any is."""
-        while len(self._flying) < 2 * self._lanes.lanes:
-            waiting, idle = self._admit(), self._lanes.lanes - len(self._flying)
+        while len(self._flying) < 2 * self._lanes.lane_count:
+            waiting, idle = self._admit(), self._lanes.lane_count - len(self._flying)
             if waiting == 0 or (waiting < self._lanes.batch and idle <= 0):
                 break
             share = waiting if self._jobs else math.ceil(waiting / max(1, idle))
-            self._flying.add(self._lanes.submit(self._device, self._pack(min(self._lanes.batch, share))))
+            self._flying.add(self._lanes.submit(self._sampler, self._pack(min(self._lanes.batch, share))))
         return bool(self._flying)
 
     def collect(self) -> Iterator[BatchVotes]:
@@ -132,7 +132,7 @@ class _Scheduler(Generic[Result]):
             if int(counts.sum()) != request.draws:
                 raise RunError(f"input {request.input_id}: {request.draws} draws gave {counts.sum()} votes")
             active.receive(counts)
-            active.seconds += votes.seconds * request.draws / rows / self._lanes.lanes
+            active.seconds += votes.seconds * request.draws / rows / self._lanes.lane_count
             if active.to_come == 0:
                 yield from self._advance(active)
 
@@ -156,7 +156,7 @@ class _Scheduler(Generic[Result]):
                 if job is None:
                     self._jobs = None
                     break
-                self._device.load(self._free[-1], job.x, job.mean, job.scale)
+                self._sampler.load(self._free[-1], job.x, job.mean, job.scale)
             except ArsError as error:
                 self._fail(error)
                 break

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from ars.engine import scheduler
-from ars.engine.devices import Device
 from ars.engine.lanes import Lanes
+from ars.engine.samplers import Sampler
 from ars.engine.scheduler import Finished, Job
 
 __all__ = ["run"]
@@ -22,7 +22,7 @@ class _Stopped(Exception):
 
 
 def run(
-    parts: Sequence[tuple[Lanes, Device]],
+    parts: Sequence[tuple[Lanes, Sampler]],
     jobs: Iterator[Job[Result]],
     on_draws: Callable[[int], None] = lambda draws: None,
 ) -> Iterator[Finished[Result]]:
@@ -47,9 +47,9 @@ def run(
             raise _Stopped
         news.put(draws)
 
-    def work(lanes: Lanes, device: Device) -> None:
+    def work(lanes: Lanes, sampler: Sampler) -> None:
         try:
-            for finished in scheduler.run(lanes, device, take(), count):
+            for finished in scheduler.run(lanes, sampler, take(), count):
                 news.put(dataclasses.replace(finished, seconds=finished.seconds / len(parts)))
             news.put(None)
         except BaseException as error:

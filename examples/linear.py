@@ -11,8 +11,8 @@ import time
 import numpy as np
 
 import ars
-from ars.engine.devices.host import Host
 from ars.engine.requests import Phase, Request
+from ars.engine.samplers.host import HostSampler
 from ars.engine.statistics.certificate import format_radius
 
 DIMENSIONS, N0, N, ALPHA, BATCH = 3072, 100, 100_000, 0.001, 1000
@@ -27,8 +27,8 @@ def main() -> None:
     distance = 1.0
     bias = float(weights @ (x + mean)) - distance * float(np.linalg.norm(weights))
 
-    device = Host(1, DIMENSIONS, ars.FAMILIES["gaussian"], seed=0, threads=2)
-    device.load(0, x, mean, scale)
+    sampler = HostSampler(1, DIMENSIONS, ars.FAMILIES["gaussian"], seed=0, threads=2)
+    sampler.load(0, x, mean, scale)
     batch = np.empty((BATCH, DIMENSIONS), np.float32)
 
     def votes(phase: Phase, draws: int) -> np.ndarray:
@@ -36,9 +36,9 @@ def main() -> None:
         for first in range(0, draws, BATCH):
             request = [Request(0, 0, phase, first, min(BATCH, draws - first))]
             copies = batch[: request[0].draws]
-            device.fill(copies, request)
+            sampler.fill(copies, request)
             margin = copies @ weights - bias
-            counts += device.count(np.stack([margin, -margin], axis=1), request)[0]
+            counts += sampler.count(np.stack([margin, -margin], axis=1), request)[0]
         return counts
 
     start = time.perf_counter()

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ars.engine.devices.host import Host
 from ars.engine.requests import Phase, Request
+from ars.engine.samplers.host import HostSampler
 from ars.engine.statistics.certificate import certify_votes
 from ars.engine.statistics.plan import Plan
 from ars.manifest import NoiseSettings, Parity
@@ -50,11 +50,11 @@ class NoisyInputs:
         return self._fill([Request(0, 0, Phase.PREDICTION, 0, CALIBRATION_DRAWS)])
 
     def _fill(self, requests: list[Request]) -> Iterator[Array]:
-        device = Host(1, self.x[0].size, family_named(self.noise.family), seed=0)
+        sampler = HostSampler(1, self.x[0].size, family_named(self.noise.family), seed=0)
         for number, (x, mean, scale) in enumerate(zip(self.x, self.mean, self.scale, strict=True)):
-            device.load(0, x, mean, scale)
+            sampler.load(0, x, mean, scale)
             copies = np.empty((sum(request.draws for request in requests), *x.shape), np.float32)
-            device.fill(copies, [request._replace(input_id=number) for request in requests])
+            sampler.fill(copies, [request._replace(input_id=number) for request in requests])
             yield copies
 
 

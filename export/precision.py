@@ -10,7 +10,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from ars.engine.runners import load_runner
+from ars.engine.backends import load_runner
 from ars.engine.runners.onnxruntime import OnnxRuntime
 from ars.errors import MissingPackage, ModelError
 from ars.export.onnx_files import silence

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 
 from ars.bench.timing import Timings, interleave
-from ars.engine.devices.host import Host
 from ars.engine.requests import Phase, Request
+from ars.engine.samplers.host import HostSampler
 from ars.errors import MissingPackage
 from ars.noise import GAUSSIAN
 
@@ -42,7 +42,7 @@ def time_samplers(dimensions: int, batch: int, rounds: int) -> Timings:
 
 
 def _ars(x: np.ndarray, scale: np.ndarray, batch: int, threads: int) -> Callable[[], object]:
-    host = Host(1, x.size, GAUSSIAN, seed=0, threads=threads)
+    host = HostSampler(1, x.size, GAUSSIAN, seed=0, threads=threads)
     host.load(0, x, 0.0, scale)
     out = np.empty((batch, x.size), np.float32)
     return lambda: host.fill(out, [Request(0, 0, Phase.ESTIMATION, 0, batch)])

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ars.bench.run.network import Network, NetworkFile
+from ars.bench.run.model import BenchModel, BenchModelFile
 from ars.bench.run.result import LOOP
-from ars.engine.places import CPU
-from ars.engine.runners import BACKENDS, ENGINE_SUFFIXES, backend_named
+from ars.engine.backends import BACKENDS, ENGINE_SUFFIXES, backend_named
+from ars.engine.devices import CPU
 from ars.engine.smoothed import SmoothedClassifier, load
 from ars.engine.statistics.plan import Plan
 from ars.errors import ArsError, RunError
@@ -93,15 +93,15 @@ def _seconds(call: Callable[[], object], times: int = 1) -> float:
 
 
 def engine_candidates(
-    network: Network, work: Work, backends: set[str], stack: ExitStack, leave_out: Callable[[str], None]
+    model: BenchModel, work: Work, backends: set[str], stack: ExitStack, leave_out: Callable[[str], None]
 ) -> Iterator[Candidate]:
     """The engine on each file of the model with each runner that reads it; with adaptive stopping too, where asked."""
-    for file in network.files:
+    for file in model.files:
         for backend in _runners_of(file, work.device):
             if backend not in backends:
                 continue
-            for sigma in _sigmas(network, work):
-                name = f"ars {backend} {file.precision}{_without(network, sigma)}"
+            for sigma in _sigmas(model, work):
+                name = f"ars {backend} {file.precision}{_without(model, sigma)}"
                 try:
                     classifier = stack.enter_context(_load(file, backend, sigma, work))
                     yield _fixed(name, classifier, file, backend, work)
@@ -111,44 +111,44 @@ def engine_candidates(
                     leave_out(f"{name} is left out: {error}")
 
 
-def _sigmas(network: Network, work: Work) -> list[float | None]:
+def _sigmas(model: BenchModel, work: Work) -> list[float | None]:
     """The scales of the isotropic noise to measure with; None is the model's own noise."""
-    if network.noise is None:
+    if model.noise is None:
         return [work.sigma]
-    if work.noise == OWN or network.noise == NoiseKind.ISOTROPIC:
+    if work.noise == OWN or model.noise == NoiseKind.ISOTROPIC:
         return [None]
-    return [None, network.sigma0] if work.noise == BOTH else [network.sigma0]
+    return [None, model.sigma0] if work.noise == BOTH else [model.sigma0]
 
 
-def _without(network: Network, sigma: float | None) -> str:
+def _without(model: BenchModel, sigma: float | None) -> str:
     """What the name of a candidate says of noise that is not the model's own."""
-    return "" if sigma is None or network.noise is None else ", no generator"
+    return "" if sigma is None or model.noise is None else ", no generator"
 
 
-def _runners_of(file: NetworkFile, device: str) -> list[str]:
+def _runners_of(file: BenchModelFile, device: str) -> list[str]:
     """The runners that read a file there."""
     if device == CPU:
         return [backend.name for backend in BACKENDS if backend.reads(file.path)]
     return [TENSORRT if file.path.suffix in ENGINE_SUFFIXES else "onnxruntime"]
 
 
-def _load(file: NetworkFile, backend: str, sigma: float | None, work: Work) -> SmoothedClassifier:
+def _load(file: BenchModelFile, backend: str, sigma: float | None, work: Work) -> SmoothedClassifier:
     if work.device == CPU and not backend_named(backend).installed:
         raise backend_named(backend).missing
     threads = work.threads if work.device == CPU else None
     return load(file.path, sigma=sigma, backend=backend, batch=work.batch, threads=threads, device=work.device)
 
 
-def _fixed(name: str, classifier: SmoothedClassifier, file: NetworkFile, backend: str, work: Work) -> Candidate:
+def _fixed(name: str, classifier: SmoothedClassifier, file: BenchModelFile, backend: str, work: Work) -> Candidate:
     x, plan, sample = work.inputs[0], work.plan, work.draws_per_sample
-    classifier.prepare(x.shape)
-    batch = classifier.batch or 1
+    prepared = classifier.prepare(x.shape)
+    batch = prepared.batch
     few = 4 * batch * classifier.threads
-    rate = classifier.measured_rate or few / _seconds(lambda: classifier.predict(x, n=few), 2)
+    rate = prepared.rate or few / _seconds(lambda: classifier.predict(x, n=few), 2)
     draws = _turn_draws(rate, sample, batch * classifier.threads)
 
     def whole() -> object:
-        return classifier.certify(x, n0=plan.n0, n=plan.n, alpha=plan.alpha)
+        return classifier.certify(x, plan)
 
     def part() -> object:
         return classifier.predict(x, n=draws)
@@ -170,14 +170,14 @@ def _fixed(name: str, classifier: SmoothedClassifier, file: NetworkFile, backend
 
 
 def _adaptive(
-    name: str, classifier: SmoothedClassifier, file: NetworkFile, backend: str, work: Work, plan: Plan
+    name: str, classifier: SmoothedClassifier, file: BenchModelFile, backend: str, work: Work, plan: Plan
 ) -> Candidate:
     """Certifies all inputs in a turn: what adaptive stopping saves depends on them."""
 
     def turn() -> int:
         return sum(finished.draws for finished in classifier.certify_many(enumerate(work.inputs), plan))
 
-    kind, batch = classifier.noise.kind.value, classifier.batch or 1
+    kind, batch = classifier.noise.kind.value, classifier.prepare(work.inputs[0].shape).batch
     number = len(work.inputs)
     return Candidate(
         name, backend, file.precision, "adaptive", kind, batch, file.sha256, turn(), number, False, 0.0, turn
@@ -189,19 +189,19 @@ BATCHES = (64, 256, 1000)
 
 
 def loop_candidates(
-    network: Network, work: Work, backends: set[str], leave_out: Callable[[str], None]
+    model: BenchModel, work: Work, backends: set[str], leave_out: Callable[[str], None]
 ) -> Iterator[Candidate]:
     """The field's loop on the model.pt, eager and compiled."""
     wanted = [backend for backend in (LOOP, COMPILED) if backend in backends]
-    if network.trained is None:
+    if model.trained is None:
         if wanted:
             leave_out("The PyTorch loop is left out: it needs the model.pt that ars-train wrote, beside the model")
         return
     for backend in wanted:
-        for sigma in _sigmas(network, work):
-            name = "PyTorch loop" + (", compiled" if backend == COMPILED else "") + _without(network, sigma)
+        for sigma in _sigmas(model, work):
+            name = "PyTorch loop" + (", compiled" if backend == COMPILED else "") + _without(model, sigma)
             try:
-                yield _loop(name, network.trained, backend, sigma, work)
+                yield _loop(name, model.trained, backend, sigma, work)
             except ArsError as error:
                 leave_out(f"{name} is left out: {error}")
 

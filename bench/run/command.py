@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from ars.command_line import Command
-from ars.engine.runners import BACKENDS
+from ars.engine.backends import BACKENDS
 from ars.engine.statistics.plan import Plan
 from ars.output import is_stdout, open_output, refuse_inputs, refuse_shared
 
@@ -63,7 +63,7 @@ def run(
     from ars.bench.run.export import EXPORTERS
     from ars.bench.run.measure import Wanted, measure
     from ars.bench.run.show import show
-    from ars.engine.devices.host import usable_cores
+    from ars.engine.samplers.host import usable_cores
 
     wanted = Wanted(backends, precisions)
     outputs = {form: path for form in EXPORTERS if (path := exports[f"export_{form}"]) is not None}

@@ -8,13 +8,13 @@ import numpy as np
 
 from ars.bench.run.candidates import COMPILED, TENSORRT, Candidate, Work, engine_candidates, loop_candidates
 from ars.bench.run.environment import describe_machine
-from ars.bench.run.network import Network, open_network
+from ars.bench.run.model import BenchModel, open_bench_model
 from ars.bench.run.result import LOOP, BenchResult, Measurement
 from ars.bench.timing import interleave
 from ars.data import ImageSize, open_data
+from ars.engine.backends import BACKENDS
+from ars.engine.devices import choose_devices, open_devices
 from ars.engine.noise_maps import Isotropic
-from ars.engine.places import devices_named, open_places
-from ars.engine.runners import BACKENDS
 from ars.engine.statistics.plan import Plan
 from ars.engine.statistics.stopping import Grid
 from ars.errors import ModelError, RunError, UnknownName
@@ -42,15 +42,15 @@ class Wanted:
         """By default all but PyTorch inside the engine, which is there to check other runners."""
         return set(self.backends) or {LOOP, COMPILED, TENSORRT, *(backend.name for backend in BACKENDS)} - {"torch"}
 
-    def files_of(self, network: Network, engine: str) -> Network:
-        """The network with only these files; `engine` is how the user named it."""
-        known = {file.precision for file in network.files} | ({"fp32"} if network.trained else set())
+    def files_of(self, model: BenchModel, engine: str) -> BenchModel:
+        """The model with only these files; `engine` is how the user named it."""
+        known = {file.precision for file in model.files} | ({"fp32"} if model.trained else set())
         for precision in self.precisions:
             if precision not in known:
                 fix = f"choose from {', '.join(sorted(known))}, or export it in {precision}"
                 raise ModelError(engine, f"it has no file of --precision {precision}", fix)
-        chosen = tuple(file for file in network.files if not self.precisions or file.precision in self.precisions)
-        return replace(network, files=chosen)
+        chosen = tuple(file for file in model.files if not self.precisions or file.precision in self.precisions)
+        return replace(model, files=chosen)
 
 
 def measure(
@@ -71,16 +71,16 @@ def measure(
     """The times of all candidates. `folder` is for files that are made on the way."""
     # Refuse here, once, what each candidate would be left out for.
     Isotropic(sigma)
-    devices_named(device, Path(engine))
-    network = wanted.files_of(open_network(engine, folder), engine)
+    choose_devices(device, Path(engine))
+    model = wanted.files_of(open_bench_model(engine, folder), engine)
     left_out: list[str] = []
     with ExitStack() as stack:
         adaptive = None if data is None else replace(plan, question=Grid())
-        work = Work(_inputs(network, data, inputs), plan, adaptive, sigma, noise, batch, threads, device)
+        work = Work(_inputs(model, data, inputs), plan, adaptive, sigma, noise, batch, threads, device)
         backends = wanted.backend_names
         candidates = [
-            *loop_candidates(network, work, backends, left_out.append),
-            *engine_candidates(network, work, backends, stack, left_out.append),
+            *loop_candidates(model, work, backends, left_out.append),
+            *engine_candidates(model, work, backends, stack, left_out.append),
         ]
         if not candidates:
             reasons = f" ({'; '.join(left_out)})" if left_out else ""
@@ -88,23 +88,23 @@ def measure(
         timings = interleave({candidate.name: candidate.turn for candidate in candidates}, rounds)
     machine = describe_machine() | {"device": device}
     measurements = tuple(_measured(one, timings.seconds[one.name], work) for one in candidates)
-    return BenchResult(network.name, plan.n0, plan.n, rounds, measurements, tuple(left_out), machine)
+    return BenchResult(model.name, plan.n0, plan.n, rounds, measurements, tuple(left_out), machine)
 
 
-def _inputs(network: Network, data: str | None, number: int) -> tuple[np.typing.NDArray[np.float32], ...]:
+def _inputs(model: BenchModel, data: str | None, number: int) -> tuple[np.typing.NDArray[np.float32], ...]:
     """So many inputs of the data, spread evenly, in the model's number of channels; or one of random pixels."""
-    path = network.files[0].path if network.files else network.trained
+    path = model.files[0].path if model.files else model.trained
     if path is None:
-        raise ModelError(network.name, "it has no file that can be measured", "export it again")
-    (place,) = open_places(devices_named(None, path), path, "auto", None)
-    shape = place.model.shape
-    place.close()
+        raise ModelError(model.name, "it has no file that can be measured", "export it again")
+    (opened,) = open_devices(choose_devices(None, path), path, "auto", None)
+    shape = opened.runner.shape
+    opened.close()
     if data is None:
         return (np.random.default_rng(0).random(tuple(side or 1 for side in shape), dtype=np.float32),)
     channels = shape[0] if len(shape) == 3 and shape[0] in (1, 3) else None
     source = open_data(data, ImageSize(channels=channels))
     number = min(number, len(source))
-    return tuple(source[place * len(source) // number].x for place in range(number))
+    return tuple(source[rank * len(source) // number].x for rank in range(number))
 
 
 def _measured(candidate: Candidate, seconds: list[float], work: Work) -> Measurement:

@@ -1,75 +1,85 @@
-"""Where noise is made and votes are counted: one file a device, and the file's name is the device's name."""
+"""The devices that `--device` names: the CPU, and GPUs. A device holds the classifier's runner, and makes the lanes and
+samplers that work there."""
 
-from abc import ABC, abstractmethod
+import re
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
-from ars.checks import float32_array, whole_number
-from ars.engine.requests import MAX_DRAWS, Phase, Request
+from ars.engine.backends import ENGINE_SUFFIXES
+from ars.engine.lanes import Lanes
+from ars.engine.runners import Runner
+from ars.engine.samplers import Sampler
 from ars.errors import ArgumentError
-from ars.noise import Family, family_named, scale_map
+from ars.noise import Family
 
-__all__ = ["Device"]
+__all__ = ["CPU", "Device", "choose_devices", "open_devices"]
 
-_DRAWS = "an input has between 0 and 2^56 draws in a phase"
+CPU = "cpu"
+ONNX_ON_GPU = "onnxruntime-gpu"
 
 
-class Device(ABC):
-    """The inputs that a run has at hand, each in a slot, with the noise that they get.
+class Device(Protocol):
+    name: str
+    """The name that `--device` takes: cpu, cuda:0."""
+    lane_count: int
 
-    A device keeps the slots where its batches are made; what is checked is checked here.
-    """
+    @property
+    def runner(self) -> Runner: ...
 
-    def __init__(self, slots: int, dimensions: int, family: Family, seed: int) -> None:
-        self.slots = whole_number("slots", slots, 1, 2**24, "it must lie between 1 and 2^24")
-        what = "an input has between 1 and 2^34 dimensions"
-        self.dimensions = whole_number("dimensions", dimensions, 1, 2**34, what)
-        self.family = family_named(family)
-        self.seed = whole_number("seed", seed, 0, 2**64 - 1, "it must fit 64 bits")
-        self._loaded = np.zeros(self.slots, bool)
+    @property
+    def least_batch(self) -> int:
+        """The smallest batch size that the runner accepts."""
+        ...
 
-    @abstractmethod
-    def put(self, slot: int, center: NDArray[np.float32], scale: NDArray[np.float32]) -> None:
-        """Keep x + mean and the scale of an input; each is an array of one axis, or the scale a single number."""
+    def describe(self) -> str:
+        """One line about the device, which a run store records."""
+        ...
 
-    def load(self, slot: int, x: ArrayLike, mean: ArrayLike, scale: ArrayLike) -> None:
-        """Put an input and its noise maps in a slot. `mean` and `scale` may be single numbers.
+    def choose_batch(self, shape: tuple[int, ...]) -> tuple[int, float | None]:
+        """A good batch size for this device, and the draws per second measured with it, or None if it was not
+        measured."""
+        ...
 
-        Not while a batch with draws of this slot is being filled: its rows would be partly of the old input.
-        """
-        slot = whole_number("slot", slot, 0, self.slots - 1, f"this device has {self.slots} slots")
-        x, mean, scale = float32_array("x", x), float32_array("mean", mean), scale_map(scale)
-        if x.size != self.dimensions:
-            raise ArgumentError("x.shape", x.shape, f"this device is for inputs of {self.dimensions} dimensions")
-        for name, values in (("mean", mean), ("scale", scale)):
-            if values.shape not in ((), x.shape):
-                raise ArgumentError(f"{name}.shape", values.shape, f"it must be the shape of x, {x.shape}")
-        with np.errstate(over="ignore"):
-            center = x + mean
-        for name, values in (("x", x), ("mean", mean), ("x + mean", center)):
-            if not np.isfinite(values).all():
-                raise ArgumentError(name, values[~np.isfinite(values)].flat[0], "every value must be finite")
-        self.put(slot, center.ravel(), scale.ravel())
-        self._loaded[slot] = True
+    def make_lanes(self, shape: tuple[int, ...], batch: int) -> Lanes:
+        """Lanes that have each run one batch. Raises OutOfMemory if a smaller batch may fit."""
+        ...
 
-    def table(self, requests: Sequence[Request]) -> tuple[NDArray[np.int64], int]:
-        """The requests as the native code takes them, and their rows; refused outside noise stream 1 or the slots."""
-        table = np.empty((len(requests), 5), np.int64)
-        rows = 0
-        for number, (slot, input_id, phase, first_draw, draws) in enumerate(requests):
-            slot = whole_number("slot", slot, 0, self.slots - 1, "no input is loaded there")
-            if not self._loaded[slot]:
-                raise ArgumentError("slot", slot, "no input is loaded there")
-            first = whole_number("first_draw", first_draw, 0, MAX_DRAWS, _DRAWS)
-            draws = whole_number("draws", draws, 0, MAX_DRAWS - first, _DRAWS)
-            input_id = whole_number("input_id", input_id, 0, 2**32 - 1, "it must fit 32 bits")
-            number_of_phase = whole_number("phase", phase, 0, max(Phase), f"the phases are {[*Phase]}")
-            table[number] = slot, input_id, number_of_phase, first, draws
-            rows += draws
-        return table, rows
+    def make_sampler(self, slots: int, dimensions: int, family: Family, seed: int) -> Sampler: ...
 
     def close(self) -> None:
-        """Give back what the device holds."""
-        return
+        """Release what the device holds. Using the device again acquires it again."""
+        ...
+
+
+def choose_devices(device: str | None, engine: Path, backend: str = "auto") -> list[str]:
+    """The names of the devices in `--device`.
+
+    Without the option, TensorRT engines and GPU backends run on the first GPU, and everything else on the CPU.
+    """
+    if device is None:
+        return ["cuda:0"] if engine.suffix in ENGINE_SUFFIXES or backend == ONNX_ON_GPU else [CPU]
+    names = device.split(",")
+    if device != CPU and (len(set(names)) < len(names) or not all(re.fullmatch(r"cuda:\d+", name) for name in names)):
+        raise ArgumentError("device", device, "it is cpu, cuda:0, or several GPUs like cuda:0,cuda:1")
+    return names
+
+
+def open_devices(names: Sequence[str], engine: Path, backend: str, lane_count: int | None) -> list[Device]:
+    """The named devices, with the model loaded on each of them."""
+    devices: list[Device] = []
+    try:
+        for name in names:
+            if name == CPU:
+                from ars.engine.devices.cpu import CpuDevice
+
+                devices.append(CpuDevice(engine, backend, lane_count))
+            else:
+                from ars.engine.devices.cuda import CudaDevice
+
+                devices.append(CudaDevice(int(name.removeprefix("cuda:")), engine, backend, lane_count))
+    except BaseException:
+        for device in devices:
+            device.close()
+        raise
+    return devices

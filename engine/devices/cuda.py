@@ -1,62 +1,100 @@
-"""The CUDA device: noise and votes on a GPU, by the project's kernels (engine/native/kernels.cu)."""
+"""A GPU as a device. This module imports pycuda, so it is imported only when a GPU is opened."""
 
-from collections.abc import Sequence
-from typing import Any
+import math
+from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ars.engine.devices import Device
-from ars.engine.gpu import Gpu, Workspace
-from ars.engine.requests import Request
+from ars.engine.backends import ENGINE_SUFFIXES
+from ars.engine.devices import ONNX_ON_GPU
+from ars.engine.gpu import Gpu
+from ars.engine.lanes import Lane, Lanes
+from ars.engine.lanes.cuda import CudaLane
+from ars.engine.runners import GpuRunner
+from ars.engine.samplers.cuda import CudaSampler
+from ars.errors import ArgumentError, ModelError
 from ars.noise import Family
 
-__all__ = ["Cuda"]
+__all__ = ["CudaDevice"]
 
-_FILL_THREADS, _COUNT_THREADS, _MOST_GRID_ROWS = 256, 128, 65535
+# With two lanes, one batch waits on the GPU while the other is running, and the GPU never waits for Python.
+_LANE_COUNT = 2
+# For a model without a batch profile: a batch that is large enough to fill any GPU with small images, and the share of
+# the free memory that the lanes' buffers may take, which leaves room for the model to work.
+_LARGEST_BATCH, _SHARE_OF_MEMORY = 1024, 0.25
 
 
-class Cuda(Device):
-    """The slots of a run on a GPU. An input goes there once; then only requests go down, and counts come up."""
+class CudaDevice:
+    def __init__(self, number: int, engine: Path, backend: str, lane_count: int | None) -> None:
+        self.name, self.lane_count = f"cuda:{number}", lane_count or _LANE_COUNT
+        self._number, self._engine, self._backend = number, engine, backend
+        self._opened: tuple[Gpu, GpuRunner] | None = None
+        self.runner: GpuRunner = self._open()[1]
 
-    def __init__(self, gpu: Gpu, slots: int, dimensions: int, family: Family, seed: int) -> None:
-        super().__init__(slots, dimensions, family, seed)
-        self._gpu = gpu
-        self._space = Workspace(gpu)
-        with self._space.filling():
-            self._staging = self._space.pinned((2, self.dimensions), np.float32)
-            self._center, self._scale = (self._space.memory(4 * self.slots * self.dimensions) for _ in range(2))
+    @property
+    def least_batch(self) -> int:
+        return self.runner.profile.min_batch if self.runner.profile else 1
 
-    def put(self, slot: int, center: NDArray[np.float32], scale: NDArray[np.float32]) -> None:
-        self._staging[0], self._staging[1] = center, scale
-        offset = 4 * slot * self.dimensions
-        with self._space.queueing():
-            self._space.upload(self._center + offset, self._staging[0])
-            self._space.upload(self._scale + offset, self._staging[1])
-            self._space.wait()
+    def describe(self) -> str:
+        facts = self._open()[0].facts
+        return f"{self.name}, {facts.model}, CUDA {facts.driver}, {self.lane_count} lanes"
 
-    def end_rows(self, requests: Sequence[Request]) -> NDArray[np.int64]:
-        """The table of requests as the kernels take it: with where each ends, not with how many draws it has."""
-        table, _ = self.table(requests)
-        np.cumsum(table[:, 4], out=table[:, 4])
-        return table
+    def choose_batch(self, shape: tuple[int, ...]) -> tuple[int, float | None]:
+        """The batch size that the model was built for, or less if that many rows for each lane do not fit in the free
+        memory."""
+        gpu, runner = self._open()
+        wanted = runner.profile.opt_batch if runner.profile else _LARGEST_BATCH
+        row = np.dtype(runner.image.dtype).itemsize * math.prod(shape) + 4 * (2 * runner.classes + 11)
+        room = int(gpu.free_bytes() * _SHARE_OF_MEMORY / (row * self.lane_count))
+        while wanted > max(room, self.least_batch):
+            wanted = max(wanted // 2, self.least_batch)
+        return wanted, None
 
-    def fill(self, stream: Any, out: int, dtype: str, table: int, requests: int, rows: int) -> None:
-        """Queue the noisy copies of so many requests, whose table is at that address, into `out`."""
-        blocks = -(-self.dimensions // 4)
-        threads = min(_FILL_THREADS, -(-blocks // 32) * 32)
-        grid = (-(-blocks // threads), min(rows, _MOST_GRID_ROWS))
-        where = (out, table, requests, rows, self._center, self._scale)
-        noise = (self.dimensions, self.family.code, self.seed)
-        self._gpu.launch(f"fill_noisy_{dtype}", grid, threads, stream, *where, *noise)
+    def make_lanes(self, shape: tuple[int, ...], batch: int) -> Lanes:
+        gpu, runner = self._open()
+        if runner.profile and not runner.profile.min_batch <= batch <= runner.profile.max_batch:
+            takes = f"{self._engine} takes batches of {runner.profile.min_batch} to {runner.profile.max_batch}"
+            raise ArgumentError("batch", batch, takes)
+        made: list[Lane] = []
+        try:
+            for _ in range(self.lane_count):
+                made.append(CudaLane(gpu, runner, shape, batch))
+                made[-1].run(np.zeros((1, *shape), np.float32))
+        except BaseException:
+            for lane in made:
+                lane.close()
+            raise
+        return Lanes(made, batch)
 
-    def count(
-        self, stream: Any, logits: int, dtype: str, classes: int, table: int, requests: int, rows: int, counts: int
-    ) -> None:
-        """Queue the counting of votes into `counts`, which is zero: int32, a row a request, classes + 1 columns."""
-        grid = (-(-rows // _COUNT_THREADS), 1)
-        where = (logits, classes, table, requests, rows, counts)
-        self._gpu.launch(f"count_votes_{dtype}", grid, _COUNT_THREADS, stream, *where)
+    def make_sampler(self, slots: int, dimensions: int, family: Family, seed: int) -> CudaSampler:
+        return CudaSampler(self._open()[0], slots, dimensions, family, seed)
 
     def close(self) -> None:
-        self._space.close()
+        if self._opened:
+            gpu, runner = self._opened
+            self._opened = None
+            runner.close()
+            gpu.close()
+
+    def _open(self) -> tuple[Gpu, GpuRunner]:
+        if self._opened is None:
+            gpu = Gpu(self._number)
+            try:
+                self._opened = gpu, _load_on(gpu, self._engine, self._backend)
+            except BaseException:
+                gpu.close()
+                raise
+        return self._opened
+
+
+def _load_on(gpu: Gpu, engine: Path, backend: str) -> GpuRunner:
+    if engine.suffix in ENGINE_SUFFIXES and backend in ("auto", "tensorrt", "tensorrt_rtx"):
+        from ars.engine.runners.tensorrt import TensorRT
+
+        return TensorRT(engine, gpu)
+    if engine.suffix == ".onnx" and backend in ("auto", "onnxruntime", ONNX_ON_GPU):
+        from ars.engine.runners.onnxruntime_gpu import OnnxRuntimeGpu
+
+        return OnnxRuntimeGpu(engine, gpu)
+    fix = "give a TensorRT engine (.trt), or an ONNX file with --backend onnxruntime; or use --device cpu"
+    raise ModelError(engine, f"{'it' if backend == 'auto' else backend} does not run on {gpu.name}", fix)

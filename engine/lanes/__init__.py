@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ars.engine.devices import Device
 from ars.engine.requests import Request
+from ars.engine.samplers import Sampler
 
 __all__ = ["BatchVotes", "Lane", "Lanes"]
 
@@ -28,8 +28,8 @@ class BatchVotes:
 
 
 class Lane(Protocol):
-    def votes(self, device: Any, requests: Sequence[Request]) -> NDArray[np.int64]:
-        """The votes of each request, for the inputs that are loaded in a device of this lane's kind."""
+    def votes(self, sampler: Any, requests: Sequence[Request]) -> NDArray[np.int64]:
+        """The votes of each request, for the inputs that are loaded in a sampler of this lane's kind."""
         ...
 
     def run(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -42,25 +42,25 @@ class Lane(Protocol):
 
 
 class Lanes:
-    """Lanes for inputs of one shape. Several runs may use them at once, each with a device of its own."""
+    """Lanes for inputs of one shape. Several runs may use them at once, each with a sampler of its own."""
 
     def __init__(self, lanes: Sequence[Lane], batch: int) -> None:
-        self.batch, self.lanes = batch, len(lanes)
+        self.batch, self.lane_count = batch, len(lanes)
         self._all = lanes
         self._idle: queue.SimpleQueue[Lane] = queue.SimpleQueue()
         for lane in lanes:
             self._idle.put(lane)
-        self._pool = ThreadPoolExecutor(self.lanes, thread_name_prefix="lane")
+        self._pool = ThreadPoolExecutor(self.lane_count, thread_name_prefix="lane")
 
-    def submit(self, device: Device, requests: Sequence[Request]) -> "Future[BatchVotes]":
-        """Queue a batch, of at most `batch` rows, for the inputs that are loaded in the device."""
-        return self._pool.submit(self._work, device, requests)
+    def submit(self, sampler: Sampler, requests: Sequence[Request]) -> "Future[BatchVotes]":
+        """Queue a batch, of at most `batch` rows, for the inputs that are loaded in the sampler."""
+        return self._pool.submit(self._work, sampler, requests)
 
-    def _work(self, device: Device, requests: Sequence[Request]) -> BatchVotes:
+    def _work(self, sampler: Sampler, requests: Sequence[Request]) -> BatchVotes:
         lane = self._idle.get()
         start = time.perf_counter()
         try:
-            counts = lane.votes(device, requests)
+            counts = lane.votes(sampler, requests)
         finally:
             self._idle.put(lane)
         return BatchVotes(requests, counts, time.perf_counter() - start)

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ars.engine.devices.cuda import Cuda
 from ars.engine.gpu import Gpu, Workspace
-from ars.engine.model_files import GpuModel
 from ars.engine.requests import Request
+from ars.engine.runners import GpuRunner
+from ars.engine.samplers.cuda import CudaSampler
 from ars.errors import ArgumentError
 
 __all__ = ["CudaLane"]
@@ -23,10 +23,10 @@ __all__ = ["CudaLane"]
 class CudaLane:
     """Every batch has the full shape, so that the model is set up once; rows that nobody asked for are not counted."""
 
-    def __init__(self, gpu: Gpu, model: GpuModel, shape: tuple[int, ...], batch: int) -> None:
-        self._classes, self._batch = model.classes, batch
+    def __init__(self, gpu: Gpu, runner: GpuRunner, shape: tuple[int, ...], batch: int) -> None:
+        self._classes, self._batch = runner.classes, batch
         self._shape = (batch, *shape)
-        self._image_type, self._logit_type = np.dtype(model.image.dtype), np.dtype(model.logits.dtype)
+        self._image_type, self._logit_type = np.dtype(runner.image.dtype), np.dtype(runner.logits.dtype)
         self._space = space = Workspace(gpu)
         with space.filling():
             self._images = space.memory(math.prod(self._shape) * self._image_type.itemsize)
@@ -35,10 +35,10 @@ class CudaLane:
             self._counts = space.memory(4 * (self._classes + 1) * batch)
             self._host_table = space.pinned((batch, 5), np.int64)
             self._host_counts = space.pinned((batch, self._classes + 1), np.int32)
-            self._infer = space.enter(model.ready(space.stream.handle, self._shape, self._images, self._logits))
+            self._infer = space.enter(runner.bind(space.stream.handle, self._shape, self._images, self._logits))
 
-    def votes(self, device: Cuda, requests: Sequence[Request]) -> NDArray[np.int64]:
-        table = device.end_rows(requests)
+    def votes(self, sampler: CudaSampler, requests: Sequence[Request]) -> NDArray[np.int64]:
+        table = sampler.end_rows(requests)
         number, columns = len(table), self._classes + 1
         rows = int(table[-1, 4]) if number else 0
         if max(rows, number) > self._batch:
@@ -50,9 +50,9 @@ class CudaLane:
         with space.queueing():
             space.upload(self._table, self._host_table[:number])
             space.zero(self._counts, number * columns)
-            device.fill(space.stream, self._images, self._image_type.name, *where)
+            sampler.fill(space.stream, self._images, self._image_type.name, *where)
             self._infer()
-            device.count(space.stream, self._logits, self._logit_type.name, self._classes, *where, self._counts)
+            sampler.count(space.stream, self._logits, self._logit_type.name, self._classes, *where, self._counts)
             space.download(self._host_counts[:number], self._counts)
             space.wait()
         return self._host_counts[:number].astype(np.int64)

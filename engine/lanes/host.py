@@ -1,37 +1,39 @@
-"""Lanes on the processor: each has a buffer in ordinary memory and uses one core."""
+"""Lanes on the CPU. Each has a buffer in ordinary memory and uses one core."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ars.engine.devices.host import Host
 from ars.engine.lanes import Lanes
 from ars.engine.requests import Request
-from ars.engine.runners import Runner
+from ars.engine.samplers.host import HostSampler
 
 __all__ = ["HostLane", "host_lanes"]
 
+Infer = Callable[[NDArray[np.float32]], NDArray[np.float32]]
+"""Computes the logits of each row of a batch. Several threads may call it at once."""
+
 
 class HostLane:
-    """A buffer on the host, and a runner that many lanes share."""
+    """A buffer of its own for noisy copies, and a runner that it shares with the other lanes."""
 
-    def __init__(self, runner: Runner, shape: tuple[int, ...], batch: int) -> None:
-        self._runner = runner
+    def __init__(self, infer: Infer, shape: tuple[int, ...], batch: int) -> None:
+        self._infer = infer
         self._buffer = np.empty((batch, *shape), np.float32)
 
-    def votes(self, device: Host, requests: Sequence[Request]) -> NDArray[np.int64]:
+    def votes(self, sampler: HostSampler, requests: Sequence[Request]) -> NDArray[np.int64]:
         copies = self._buffer[: sum(request.draws for request in requests)]
-        device.fill(copies, requests)
-        return device.count(self._runner.run(copies), requests)
+        sampler.fill(copies, requests)
+        return sampler.count(self._infer(copies), requests)
 
     def run(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
-        return self._runner.run(batch)
+        return self._infer(batch)
 
     def close(self) -> None:
         return
 
 
-def host_lanes(runner: Runner, shape: tuple[int, ...], batch: int, lanes: int) -> Lanes:
-    """Lanes on the processor: one core each."""
-    return Lanes([HostLane(runner, shape, batch) for _ in range(lanes)], batch)
+def host_lanes(infer: Infer, shape: tuple[int, ...], batch: int, lane_count: int) -> Lanes:
+    """As many lanes as asked for, each of which uses one core."""
+    return Lanes([HostLane(infer, shape, batch) for _ in range(lane_count)], batch)

@@ -1,10 +1,10 @@
-"""What turns a noisy batch into logits: one file a backend, and the file's name is the backend's name.
+"""Models from files: what every backend checks, once. A backend only opens the bytes of a file and runs batches."""
 
-A new backend is one file with a ModelRunner in it, and a row of BACKENDS.
-"""
-
-import importlib.util
-from collections.abc import Callable
+import hashlib
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -12,142 +12,205 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ars.engine.model_files import Generator, Model, ModelRunner, Port, is_quantised, one_line
-from ars.errors import MissingPackage, ModelError, UnknownName
-from ars.manifest import Manifest, manifest_beside
+from ars.errors import ArsError, ModelError, RunError
+from ars.manifest import Manifest, Profile
 
-__all__ = [
-    "BACKENDS",
-    "ENGINE_SUFFIXES",
-    "TORCH_SUFFIXES",
-    "Backend",
-    "Generator",
-    "Model",
-    "ModelRunner",
-    "Port",
-    "Runner",
-    "backend_named",
-    "choose_backend",
-    "load_generator",
-    "load_runner",
-    "manifest_of",
-    "one_line",
-]
+__all__ = ["CpuRunner", "Generator", "GeneratorRunner", "GpuRunner", "Port", "Runner", "is_quantised", "one_line"]
 
-ONNX_SUFFIX = ".onnx"
-TORCH_SUFFIXES = (".pt", ".pth")
-ENGINE_SUFFIXES = (".trt", ".engine", ".plan")
-
-
-class Runner(Protocol):
-    """A classifier, ready to run. `run` may be called from several threads at once."""
-
-    name: str
-    version: str
-    classes: int
-
-    def run(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The logits of each row of the batch."""
-        ...
+Floats = NDArray[np.floating]
 
 
 @dataclass(frozen=True)
-class Backend:
-    """A library that runs classifiers: its package, the extra that installs it, and the files that it reads."""
+class Port:
+    """An input or an output of a model. None is a side that may be any, or a shape that is not known."""
 
     name: str
-    package: str
-    extra: str
-    suffixes: tuple[str, ...]
-    runner: Callable[[], type[ModelRunner]]
-    """Imports the library."""
-
-    @property
-    def installed(self) -> bool:
-        return importlib.util.find_spec(self.package) is not None
-
-    @property
-    def missing(self) -> MissingPackage:
-        """The error that has the install line."""
-        return MissingPackage(self.package, self.extra)
-
-    def reads(self, path: Path) -> bool:
-        """Whether it is for files of that name; one that says nothing else is taken for ONNX."""
-        suffix = path.suffix if path.suffix in (*TORCH_SUFFIXES, *ENGINE_SUFFIXES) else ONNX_SUFFIX
-        return suffix in self.suffixes
+    dtype: str
+    shape: tuple[int | None, ...] | None
 
 
-def _onnxruntime() -> type[ModelRunner]:
-    from ars.engine.runners.onnxruntime import OnnxRuntime
+class Generator(Protocol):
+    """A noise generator, ready to run."""
 
-    return OnnxRuntime
+    sha256: str
 
-
-def _openvino() -> type[ModelRunner]:
-    from ars.engine.runners.openvino import OpenVino
-
-    return OpenVino
+    def __call__(self, x: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """The mean and the scale of the noise at one input."""
+        ...
 
 
-def _torch() -> type[ModelRunner]:
-    from ars.engine.runners.torch import Torch
+class _OpenedFile(ABC):
+    """A model that was loaded from the very bytes that were hashed, so weights in other files ("external data") do not
+    load."""
 
-    return Torch
+    name: str
+    version: str
 
+    def __init__(self, path: Path, lane_count: int = 1) -> None:
+        """`lane_count` is how many threads may run it at the same time and be fast."""
+        self.path = path
+        if not path.exists():
+            raise ModelError(path, "there is no such file", "give the path of a model")
+        content = path.read_bytes()
+        self.sha256 = hashlib.sha256(content).hexdigest()
+        self._quantised = is_quantised(content)
+        try:
+            self._inputs, self._outputs = self.open(content, lane_count)
+        except ArsError:
+            raise
+        except Exception as error:  # the errors of the libraries have no other class in common
+            fix = "check it with onnx.checker, or export it again, with external_data=False"
+            raise ModelError(path, f"{self.name} cannot load it ({one_line(error)})", fix) from error
 
-BACKENDS = (
-    Backend("onnxruntime", "onnxruntime", "cpu", (ONNX_SUFFIX,), _onnxruntime),
-    Backend("openvino", "openvino", "openvino", (ONNX_SUFFIX,), _openvino),
-    Backend("torch", "torch", "train", TORCH_SUFFIXES, _torch),
-)
-
-
-def backend_named(name: str) -> Backend:
-    for backend in BACKENDS:
-        if backend.name == name:
-            return backend
-    raise UnknownName("backend", name, ["auto", *(backend.name for backend in BACKENDS)])
-
-
-def manifest_of(path: Path) -> Manifest | None:
-    """The manifest beside a model file that has one; a model.pt says all of it itself."""
-    return None if path.suffix in TORCH_SUFFIXES else manifest_beside(path)
-
-
-def choose_backend(path: Path, manifest: Manifest | None) -> tuple[str, str]:
-    """The fastest backend for this file of those that are installed, and why, for the user."""
-    if path.suffix in ENGINE_SUFFIXES:
-        raise ModelError(path, "TensorRT engines run on GPUs", "use --device cuda:0, or give the ONNX file instead")
-    if path.suffix in TORCH_SUFFIXES:
-        return "torch", "it runs a model.pt as it was trained; what ars-export makes of it runs faster"
-    onnxruntime, openvino = backend_named("onnxruntime"), backend_named("openvino")
-    entry = manifest.entry(path.name) if manifest else None
-    int8 = entry.precision == "int8" if entry else path.exists() and is_quantised(path.read_bytes())
-    if int8 and openvino.installed:
-        return "openvino", "INT8 runs about twice as fast there"
-    if int8 and onnxruntime.installed:
-        return "onnxruntime", f"INT8 is slow there; {openvino.missing}"
-    if onnxruntime.installed or not openvino.installed:
-        return "onnxruntime", "no other runs FP32 faster on a processor"
-    return "openvino", "onnxruntime is not installed"
+    @abstractmethod
+    def open(self, content: bytes, lane_count: int) -> tuple[Sequence[Port], Sequence[Port]]:
+        """Get ready to run the model of these bytes; its inputs and its outputs."""
 
 
-def load_runner(path: Path, backend: str = "auto", lanes: int = 1) -> ModelRunner:
-    """The classifier of a file, for so many threads that call it at the same time."""
-    chosen = backend_named(choose_backend(path, manifest_of(path))[0] if backend == "auto" else backend)
-    if not chosen.reads(path):
-        fitting = [other.name for other in BACKENDS if other.reads(path)]
-        fix = f"leave --backend out, or choose {' or '.join(fitting)}" if fitting else "give the ONNX file instead"
-        raise ModelError(path, f"{chosen.name} does not read such files", fix)
-    return chosen.runner()(path, lanes)
+class Runner(_OpenedFile):
+    """A classifier from a file: one image input, and logits [n, classes] as its first output."""
+
+    own_manifest: Manifest | None = None
+    """What the file says of the model, where it needs no manifest beside it."""
+    own_generator: Generator | None = None
+    """The noise generator, where the file holds it too."""
+    profile: Profile | None = None
+    """The batch sizes that it takes; None is any."""
+
+    def __init__(self, path: Path, lane_count: int = 1) -> None:
+        super().__init__(path, lane_count)
+        if len(self._inputs) != 1:
+            names = ", ".join(port.name for port in self._inputs)
+            fix = "export a classifier whose only input is the image"
+            raise ModelError(path, f"it has {len(self._inputs)} inputs ({names})", fix)
+        image, logits = self._inputs[0], self._outputs[0]
+        if not logits.dtype.startswith("float"):
+            raise ModelError(path, f"its first output is of {logits.dtype}", "it must be logits of batch x classes")
+        if image.dtype not in ("float32", "float16"):
+            raise ModelError(path, f"its input is of {image.dtype}", "export it with a float32 or float16 input")
+        self.image, self.logits = image, logits
+        self.precision = "int8" if self._quantised else "fp16" if image.dtype == "float16" else None
+        """The precision of its arithmetic, where the file shows it."""
+        if image.shape is None or len(image.shape) < 2:
+            raise ModelError(path, f"its input has the shape {image.shape}", "export it with a batch axis first")
+        self.fixed_batch, *sides = image.shape
+        """The only batch size that the model takes, if it was exported with one."""
+        self.shape = tuple(sides)
+        """The shape of an input; None is a side that may be any."""
+        classes = logits.shape[1] if logits.shape is not None and len(logits.shape) == 2 else None
+        self.classes = self.count_classes() if classes is None else classes
+        if self.classes < 2:
+            raise ModelError(path, f"it has {self.classes} class", "a classifier has at least two")
+
+    def check_shape(self, shape: tuple[int, ...]) -> None:
+        """Refuse inputs that the model does not take."""
+        same_axes = len(shape) == len(self.shape)
+        if not same_axes or any(want not in (None, has) for want, has in zip(self.shape, shape, strict=True)):
+            want = " x ".join(str(side or "any") for side in self.shape)
+            found = f"it takes inputs of {want}, and the data has {' x '.join(map(str, shape))}"
+            raise ModelError(self.path, found, "use --resize and --crop, or other data")
+
+    def count_classes(self) -> int:
+        """The classes of a model that does not say them."""
+        raise ModelError(self.path, "it does not say its number of classes", "export it with a fixed one")
 
 
-def load_generator(path: Path) -> Generator:
-    """The noise generator of an ONNX file. It runs once an input, so any backend is fast enough."""
-    if backend_named("onnxruntime").installed or not backend_named("openvino").installed:
-        from ars.engine.runners.onnxruntime import OnnxGenerator
+class GpuRunner(Runner):
+    """A classifier that takes batches of one GPU's memory, where the noise is made, and leaves its logits there."""
 
-        return OnnxGenerator(path)
-    from ars.engine.runners.openvino import OpenVinoGenerator
+    @abstractmethod
+    def bind(
+        self, stream: int, shape: tuple[int, ...], images: int, logits: int
+    ) -> AbstractContextManager[Callable[[], None]]:
+        """What queues one batch of that shape, batch axis included, on the stream of that handle: from the address of
+        the images to that of the logits.
 
-    return OpenVinoGenerator(path)
+        For use while the GPU is current. What it takes there ends with it.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back what the model takes on the GPU."""
+
+
+class CpuRunner(Runner):
+    """A classifier that takes batches of the host's memory: a backend runs them."""
+
+    @abstractmethod
+    def infer(self, batch: Floats) -> Floats:
+        """The first output for a batch that the model takes, in its type. Many threads may call it at once."""
+
+    def run(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The logits of each row. A batch of another size than the model's fixed one is cut and padded with zeros."""
+        size = self.fixed_batch or len(batch)
+        if len(batch) == size:
+            logits = self._infer(batch)
+        else:
+            padded = np.zeros((-(-len(batch) // size) * size, *batch.shape[1:]), np.float32)
+            padded[: len(batch)] = batch
+            parts = [self._infer(padded[first : first + size]) for first in range(0, len(padded), size)]
+            logits = np.concatenate(parts)[: len(batch)]
+        if logits.shape != (len(batch), self.classes):
+            found = f"its first output has the shape {logits.shape} for {len(batch)} inputs"
+            raise ModelError(self.path, found, f"it must be logits of batch x {self.classes} classes")
+        return logits
+
+    def _infer(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
+        try:
+            logits = self.infer(batch.astype(self.image.dtype, copy=False))
+        except ArsError:
+            raise
+        except Exception as error:  # as above
+            failed = f"{self.path}: {self.name} failed on a batch of {len(batch)} ({one_line(error)})"
+            raise RunError(f"{failed}; try a smaller --batch, or export the model again") from error
+        return np.ascontiguousarray(logits, np.float32)
+
+    def count_classes(self) -> int:
+        """The classes of a model that does not say them: it is asked."""
+        if None in self.shape:
+            problem = "neither its input nor its number of classes has a fixed size"
+            raise ModelError(self.path, problem, "export it with both")
+        logits = self._infer(np.zeros((self.fixed_batch or 1, *(side or 1 for side in self.shape)), np.float32))
+        if logits.ndim != 2:
+            found = f"its first output has the shape {logits.shape} for a batch of {len(logits)}"
+            raise ModelError(self.path, found, "its first output must be logits of batch x classes")
+        return int(logits.shape[1])
+
+
+class GeneratorRunner(_OpenedFile):
+    """A noise generator from a file: x [n, ...] to `mean` and `scale` of the same shape."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        names = {port.name for port in self._outputs}
+        types = [port.dtype for port in self._inputs]
+        # A library may leave out an input that decides nothing.
+        if types not in ([], ["float32"], ["float16"]) or not {"mean", "scale"} <= names:
+            fix = "a noise generator has one float input, and the outputs mean and scale"
+            raise ModelError(path, f"it has the outputs {', '.join(sorted(names))}", fix)
+
+    @abstractmethod
+    def infer(self, x: Floats) -> tuple[Floats, Floats]:
+        """The outputs `mean` and `scale` for a batch of one."""
+
+    def __call__(self, x: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        given = x[np.newaxis].astype(self._inputs[0].dtype if self._inputs else np.float32, copy=False)
+        try:
+            mean, scale = self.infer(given)
+        except Exception as error:  # as above
+            problem = f"it gives no maps for an input of shape {x.shape} ({one_line(error)})"
+            raise ModelError(self.path, problem, "use the classifier's own generator") from error
+        if not mean.shape == scale.shape == given.shape:
+            found = f"its maps have the shapes {mean.shape} and {scale.shape} for inputs of {given.shape}"
+            raise ModelError(self.path, found, "mean and scale must have the shape of x, batch axis included")
+        return mean[0].astype(np.float32), scale[0].astype(np.float32)
+
+
+def is_quantised(content: bytes) -> bool:
+    """Whether an ONNX file has a node of type QuantizeLinear: the field op_type (4, text) as protobuf writes it."""
+    return b"\x22\x0eQuantizeLinear" in content
+
+
+def one_line(error: Exception) -> str:
+    """The start of a library's message, in one line and without the places in its source."""
+    return " ".join(re.sub(r"(Exception from|Check '.*' failed at) \S+:\d+:", "", str(error)).split())[:300]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ars.engine.model_files import Floats, GeneratorRunner, ModelRunner, Port
+from ars.engine.runners import CpuRunner, Floats, GeneratorRunner, Port
 from ars.errors import MissingPackage
 
 try:
@@ -21,7 +21,7 @@ class _Session:
 
     name, version = "onnxruntime", onnxruntime.__version__
 
-    def open(self, content: bytes, lanes: int) -> tuple[Sequence[Port], Sequence[Port]]:
+    def open(self, content: bytes, lane_count: int) -> tuple[Sequence[Port], Sequence[Port]]:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         options.enable_mem_pattern = False  # one large block a batch costs more than it saves when lanes share it
@@ -39,7 +39,7 @@ def _port(node: Any) -> Port:
     return Port(node.name, _TYPES.get(node.type, node.type.removeprefix("tensor(").removesuffix(")")), shape)
 
 
-class OnnxRuntime(_Session, ModelRunner):
+class OnnxRuntime(_Session, CpuRunner):
     """A classifier from an ONNX file."""
 
     def infer(self, batch: Floats) -> Floats:

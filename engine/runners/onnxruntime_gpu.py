@@ -8,7 +8,7 @@ import numpy as np
 import onnxruntime
 
 from ars.engine.gpu import Gpu
-from ars.engine.model_files import GpuModel, ModelRunner, Port, one_line
+from ars.engine.runners import CpuRunner, GpuRunner, Port, one_line
 from ars.engine.runners.onnxruntime import OnnxRuntime
 from ars.errors import DeviceError, MissingPackage, OutOfMemory, RunError
 from ars.manifest import Profile
@@ -18,7 +18,7 @@ __all__ = ["OnnxRuntimeGpu"]
 _CUDA = "CUDAExecutionProvider"
 
 
-class OnnxRuntimeGpu(GpuModel):
+class OnnxRuntimeGpu(GpuRunner):
     """A classifier from an ONNX file, on one GPU. Each lane has a session, because a session has one stream."""
 
     name, version = "onnxruntime-gpu", onnxruntime.__version__
@@ -31,17 +31,17 @@ class OnnxRuntimeGpu(GpuModel):
         if self.fixed_batch is not None:
             self.profile = Profile(self.fixed_batch, self.fixed_batch, self.fixed_batch)
 
-    def open(self, content: bytes, lanes: int) -> tuple[Sequence[Port], Sequence[Port]]:
+    def open(self, content: bytes, lane_count: int) -> tuple[Sequence[Port], Sequence[Port]]:
         self._content = content
         # What the model takes and gives, the processor tells too.
-        self._on_host: ModelRunner = OnnxRuntime(self.path)
+        self._on_host: CpuRunner = OnnxRuntime(self.path)
         return [self._on_host.image], [self._on_host.logits]
 
     def count_classes(self) -> int:
         return self._on_host.classes
 
     @contextmanager
-    def ready(self, stream: int, shape: tuple[int, ...], images: int, logits: int) -> Iterator[Callable[[], None]]:
+    def bind(self, stream: int, shape: tuple[int, ...], images: int, logits: int) -> Iterator[Callable[[], None]]:
         number = self._gpu.number
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4

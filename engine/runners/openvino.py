@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ars.engine.model_files import Floats, GeneratorRunner, ModelRunner, Port
+from ars.engine.runners import CpuRunner, Floats, GeneratorRunner, Port
 from ars.errors import MissingPackage
 
 try:
@@ -34,19 +34,19 @@ class _Requests:
     name, version = "openvino", openvino.__version__.partition("-")[0]
     _inputs: Sequence[Port]
 
-    def open(self, content: bytes, lanes: int) -> tuple[Sequence[Port], Sequence[Port]]:
+    def open(self, content: bytes, lane_count: int) -> tuple[Sequence[Port], Sequence[Port]]:
         core = openvino.Core()
         model = core.read_model(model=content)
         _use_unsigned_after_relu(model)
         settings = {
-            "NUM_STREAMS": lanes,
-            "INFERENCE_NUM_THREADS": lanes,
+            "NUM_STREAMS": lane_count,
+            "INFERENCE_NUM_THREADS": lane_count,
             "ENABLE_CPU_PINNING": False,  # a lane makes its noise on whichever core is free
             "INFERENCE_PRECISION_HINT": "f32",
         }
         compiled = core.compile_model(model, "CPU", settings)
         self._free: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        for _ in range(lanes):
+        for _ in range(lane_count):
             self._free.put(compiled.create_infer_request())
         return _ports(compiled.inputs), _ports(compiled.outputs)
 
@@ -69,7 +69,7 @@ def _ports(ports: Sequence[Any]) -> list[Port]:
     return named
 
 
-class OpenVino(_Requests, ModelRunner):
+class OpenVino(_Requests, CpuRunner):
     """A classifier from an ONNX file."""
 
     def infer(self, batch: Floats) -> Floats:

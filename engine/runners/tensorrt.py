@@ -7,9 +7,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from ars.engine.backends import manifest_of
 from ars.engine.gpu import Gpu
-from ars.engine.model_files import GpuModel, Port
-from ars.engine.runners import manifest_of
+from ars.engine.runners import GpuRunner, Port
 from ars.errors import ArsError, DeviceError, MissingPackage, ModelError, OutOfMemory, RunError
 from ars.manifest import EngineBuild, Profile
 
@@ -115,7 +115,7 @@ def build_plan(trt: Any, source: Path, batches: tuple[int, int, int]) -> bytes:
     raise RunError(f"{source}: TensorRT {trt.__version__} cannot build it ({log.reason()}); install TensorRT again")
 
 
-class TensorRT(GpuModel):
+class TensorRT(GpuRunner):
     """A classifier from a TensorRT engine (a plan), on one GPU."""
 
     name = "tensorrt"
@@ -130,7 +130,7 @@ class TensorRT(GpuModel):
         self._build = entry.build if entry else None
         super().__init__(path)
 
-    def open(self, content: bytes, lanes: int) -> tuple[Sequence[Port], Sequence[Port]]:
+    def open(self, content: bytes, lane_count: int) -> tuple[Sequence[Port], Sequence[Port]]:
         gpu, build = self._gpu, self._build
         capability = gpu.facts.compute_capability
         here = f"{gpu.name} has compute {'.'.join(map(str, capability))}"
@@ -188,7 +188,7 @@ class TensorRT(GpuModel):
         return inputs, outputs
 
     @contextmanager
-    def ready(self, stream: int, shape: tuple[int, ...], images: int, logits: int) -> Iterator[Callable[[], None]]:
+    def bind(self, stream: int, shape: tuple[int, ...], images: int, logits: int) -> Iterator[Callable[[], None]]:
         # The memory that the context works in is ours, for this shape, not TensorRT's for the largest of the profile.
         context = self._engine.create_execution_context(self._trt.ExecutionContextAllocationStrategy.USER_MANAGED)
         if context is None:

@@ -10,7 +10,7 @@ from types import TracebackType
 import numpy as np
 from numpy.typing import NDArray
 
-from ars.engine.model_files import Floats, ModelRunner, Port
+from ars.engine.runners import CpuRunner, Floats, Port
 from ars.errors import MissingPackage, ModelError
 from ars.manifest import Manifest, NoiseSettings
 
@@ -63,12 +63,12 @@ class _Maps:
             return mean[0].numpy().copy(), scale[0].numpy().copy()
 
 
-class Torch(ModelRunner):
+class Torch(CpuRunner):
     """The classifier of a model.pt of ars-train, with its noise."""
 
     name, version = "torch", torch.__version__.partition("+")[0]
 
-    def open(self, content: bytes, lanes: int) -> tuple[Sequence[Port], Sequence[Port]]:
+    def open(self, content: bytes, lane_count: int) -> tuple[Sequence[Port], Sequence[Port]]:
         from ars.train.model_file import load_model
 
         settings, model, rest = load_model(self.path, content)

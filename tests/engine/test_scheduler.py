@@ -7,10 +7,10 @@ import pytest
 from scipy import stats
 
 from ars.engine import algorithms
-from ars.engine.devices.host import Host
 from ars.engine.lanes.host import host_lanes
 from ars.engine.requests import Draws, Phase
 from ars.engine.runners.null import Null
+from ars.engine.samplers.host import HostSampler
 from ars.engine.scheduler import Job, run
 from ars.engine.statistics.plan import Plan
 from ars.engine.statistics.stopping import Grid
@@ -21,8 +21,8 @@ SHAPE = (5,)
 
 
 @contextlib.contextmanager
-def lanes_for(runner, batch=64, lanes=2):
-    made = host_lanes(runner, SHAPE, batch, lanes)
+def lanes_for(runner, batch=64, lane_count=2):
+    made = host_lanes(runner.run, SHAPE, batch, lane_count)
     try:
         yield made
     finally:
@@ -34,8 +34,8 @@ def certify_all(runner, ids, *, n0=10, n=100, alpha=0.05, two_sided=False, famil
     plan = Plan(n0, n, alpha, two_sided)
     jobs = (Job(idx, x, mean, scale, algorithms.certify(scale, plan, family, NoiseKind.ISOTROPIC)) for idx in ids)
     with lanes_for(runner, **how) as lanes:
-        device = Host(slots, 5, family, seed)
-        return {finished.input_id: finished.result for finished in run(lanes, device, jobs)}
+        sampler = HostSampler(slots, 5, family, seed)
+        return {finished.input_id: finished.result for finished in run(lanes, sampler, jobs)}
 
 
 class Recording:
@@ -54,9 +54,9 @@ class Recording:
 
 def test_certificates_do_not_depend_on_lanes_batches_slots_or_order():
     runner = Null([0.6, 0.3, 0.1], GAUSSIAN)
-    expected = certify_all(runner, range(30), lanes=1, slots=2, batch=1000)
-    for lanes, batch, slots, ids in [(2, 64, 16, range(30)), (3, 7, 5, reversed(range(30))), (2, 1, 2, range(30))]:
-        assert certify_all(runner, ids, lanes=lanes, batch=batch, slots=slots) == expected
+    expected = certify_all(runner, range(30), lane_count=1, slots=2, batch=1000)
+    for lane_count, batch, slots, ids in [(2, 64, 16, range(30)), (3, 7, 5, reversed(range(30))), (2, 1, 2, range(30))]:
+        assert certify_all(runner, ids, lane_count=lane_count, batch=batch, slots=slots) == expected
 
 
 def test_the_seed_and_the_input_decide_the_votes():
@@ -87,7 +87,7 @@ def test_batches_stay_full_while_inputs_stop_at_different_looks():
         sizes.extend(runner.sizes)
 
     with lanes_for(runner, batch=128) as lanes:
-        draws = [one.draws for one in run(lanes, Host(2 * 2 * 128 // 16, 5, GAUSSIAN, 0), jobs())]
+        draws = [one.draws for one in run(lanes, HostSampler(2 * 2 * 128 // 16, 5, GAUSSIAN, 0), jobs())]
     assert len(draws) == 1000
     assert len(set(draws)) > 5, "they do stop at different looks"
     assert sum(runner.sizes) == sum(draws), "no draw that nobody asked for"
@@ -97,7 +97,7 @@ def test_batches_stay_full_while_inputs_stop_at_different_looks():
 
 def test_the_end_of_a_run_is_shared_out_among_the_lanes():
     runner = Recording()
-    certify_all(runner, [0], n0=10, n=100, batch=64, lanes=2)
+    certify_all(runner, [0], n0=10, n=100, batch=64, lane_count=2)
     assert sorted(runner.sizes) == [5, 5, 50, 50]
 
 
@@ -111,7 +111,7 @@ def test_slots_bound_how_many_inputs_are_loaded_at_once():
             yield Job(idx, x, x, x + 1, algorithms.predict(n=1000, alpha=0.05))
 
     with lanes_for(Null([0.9, 0.1], GAUSSIAN)) as lanes:
-        for done, _ in enumerate(run(lanes, Host(8, 5, GAUSSIAN, 0), jobs())):
+        for done, _ in enumerate(run(lanes, HostSampler(8, 5, GAUSSIAN, 0), jobs())):
             assert len(loaded) <= done + 1 + 8
 
 
@@ -177,7 +177,7 @@ def test_a_bad_job_ends_the_run_after_those_under_way_are_finished():
 
     def run_all():
         with lanes_for(Null([0.9, 0.1], GAUSSIAN), batch=1000) as lanes:
-            finished.extend(run(lanes, Host(16, 5, GAUSSIAN, 0), jobs()))
+            finished.extend(run(lanes, HostSampler(16, 5, GAUSSIAN, 0), jobs()))
 
     with pytest.raises(DataError, match="input 5 is bad"):
         run_all()
@@ -195,8 +195,8 @@ def test_runs_that_share_lanes_do_not_disturb_each_other():
             yield Job(idx, x, x, x + 1, algorithms.certify(x + 1, plan, GAUSSIAN, NoiseKind.ISOTROPIC))
 
     with lanes_for(runner) as lanes:
-        one = run(lanes, Host(16, 5, GAUSSIAN, 0), jobs())
-        two = run(lanes, Host(16, 5, GAUSSIAN, 0), jobs())
+        one = run(lanes, HostSampler(16, 5, GAUSSIAN, 0), jobs())
+        two = run(lanes, HostSampler(16, 5, GAUSSIAN, 0), jobs())
         for a, b in zip(one, two, strict=True):
             assert a.result == expected[a.input_id]
             assert b.result == expected[b.input_id]
@@ -224,14 +224,14 @@ def test_some_draws_that_are_not_finite_vote_for_nobody_and_counts_add_up():
 
 
 def test_votes_that_go_missing_are_noticed():
-    class Forgetful(Host):
+    class Forgetful(HostSampler):
         def count(self, logits, requests):
             return super().count(logits, requests) // 2
 
     x = np.zeros(SHAPE, np.float32)
     jobs = iter([Job(0, x, x, x + 1, algorithms.predict(n=100, alpha=0.05))])
     with (
-        lanes_for(Null([1.0], GAUSSIAN), lanes=1) as lanes,
+        lanes_for(Null([1.0], GAUSSIAN), lane_count=1) as lanes,
         pytest.raises(RunError, match="input 0: 64 draws gave 32 votes"),
     ):
         list(run(lanes, Forgetful(1, 5, GAUSSIAN, 0), jobs))
@@ -246,7 +246,7 @@ def test_a_procedure_may_ask_again_and_again_and_gets_fresh_draws():
         asked.extend([first.sum(), second.sum()])
         return "done"
 
-    class Noting(Host):
+    class Noting(HostSampler):
         seen = []  # noqa: RUF012
 
         def fill(self, out, requests):

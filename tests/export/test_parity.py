@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from ars.engine.devices.host import Host
 from ars.engine.requests import Phase, Request
+from ars.engine.samplers.host import HostSampler
 from ars.export.parity import CALIBRATION_DRAWS, DRAWS, ESTIMATION, SELECTION, NoisyInputs, collect_logits, compare
 from ars.manifest import NoiseSettings
 from ars.noise import GAUSSIAN, NoiseKind
@@ -27,11 +27,11 @@ def one_hot(votes):
 
 
 def test_the_draws_are_the_engine_s_own(inputs):
-    device = Host(1, 16, GAUSSIAN, seed=0)
-    device.load(0, inputs.x[2], 0, 0.5)
+    sampler = HostSampler(1, 16, GAUSSIAN, seed=0)
+    sampler.load(0, inputs.x[2], 0, 0.5)
     expected = np.empty((DRAWS, 1, 4, 4), np.float32)
     requests = [Request(0, 2, Phase.SELECTION, 0, SELECTION), Request(0, 2, Phase.ESTIMATION, 0, ESTIMATION)]
-    device.fill(expected, requests)
+    sampler.fill(expected, requests)
     assert np.array_equal(list(inputs.draws())[2], expected)
 
 

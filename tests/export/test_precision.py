@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from support import models
 
-from ars.engine.runners import load_runner
+from ars.engine.backends import load_runner
 from ars.errors import ModelError
 from ars.export.onnx_files import precision_of
 from ars.export.precision import write_fp16, write_int8

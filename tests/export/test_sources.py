@@ -11,7 +11,7 @@ from support import models
 from support.export_runs import CLASSES, SHAPE, refused, run, write_model
 from torch import nn
 
-from ars.engine.runners import load_runner
+from ars.engine.backends import load_runner
 from ars.export.onnx_files import MAX_BYTES, write_onnx
 from ars.export.precision import write_int8
 from ars.manifest import manifest_beside

@@ -16,6 +16,7 @@ from simulated_gpu.machine import MACHINE, Machine
 _PROJECT = (
     "ars.engine.gpu",
     "ars.engine.devices.cuda",
+    "ars.engine.samplers.cuda",
     "ars.engine.lanes.cuda",
     "ars.engine.runners.tensorrt",
     "ars.engine.runners.onnxruntime_gpu",

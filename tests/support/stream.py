@@ -1,9 +1,9 @@
-"""Noise stream 1 as the tests ask for it: rows of standard noise, made by the host device."""
+"""Rows of standard noise from noise stream 1, made by the host sampler."""
 
 import numpy as np
 
-from ars.engine.devices.host import Host
 from ars.engine.requests import Phase, Request
+from ars.engine.samplers.host import HostSampler
 from ars.noise import Family
 
 
@@ -18,7 +18,7 @@ def standard_noise(
     draws: int = 1,
     **how,
 ) -> np.ndarray:
-    host = Host(1, dimensions, family, seed, **how)
+    host = HostSampler(1, dimensions, family, seed, **how)
     host.load(0, np.zeros(dimensions), 0, 1)
     out = np.empty((draws, dimensions), np.float32)
     host.fill(out, [Request(0, input_id, phase, first_draw, draws)])

@@ -1,4 +1,4 @@
-"""Noise is a pure function: how a batch is asked for never changes a bit of it."""
+"""The noise is a pure function: no bit of it depends on how a batch is split, ordered or computed."""
 
 import itertools
 import os
@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from support import reference
 from support.stream import standard_noise
 
-from ars.engine.devices.host import Host, usable_instructions
 from ars.engine.requests import Phase, Request
+from ars.engine.samplers.host import HostSampler, usable_instructions
 from ars.noise import FAMILIES, GAUSSIAN
 
 families = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
@@ -53,7 +53,7 @@ def test_every_batch_split_and_request_order_gives_the_same_bits(family, data):
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     x, mean = rng.random((2, inputs, dimensions), np.float32)
     scale = 0.1 + rng.random((inputs, dimensions), np.float32)
-    host = Host(inputs, dimensions, family, seed=12, threads=data.draw(st.integers(1, 3)))
+    host = HostSampler(inputs, dimensions, family, seed=12, threads=data.draw(st.integers(1, 3)))
     for slot in range(inputs):
         host.load(slot, x[slot], mean[slot], scale[slot])
 
@@ -79,7 +79,7 @@ def test_every_batch_split_and_request_order_gives_the_same_bits(family, data):
 def test_a_noisy_value_is_one_rounding_of_x_plus_mean_plus_scale_times_z():
     rng = np.random.default_rng(0)
     x, mean, scale = rng.random((3, 500), np.float32)
-    host = Host(1, 500, GAUSSIAN, seed=4)
+    host = HostSampler(1, 500, GAUSSIAN, seed=4)
     host.load(0, x, mean, scale)
     out = np.empty((3, 500), np.float32)
     host.fill(out, [Request(0, 0, Phase.ESTIMATION, 0, 3)])
@@ -98,8 +98,8 @@ def test_seed_input_phase_and_draw_each_change_the_noise():
 
 
 def test_a_process_that_is_forked_in_the_middle_of_a_fill_makes_the_same_noise():
-    """Threads and locks do not survive a fork; the child must neither hang nor fail."""
-    host = Host(1, 4096, GAUSSIAN, seed=3, threads=2)
+    """Threads do not survive a fork, and locks may stay locked; the child must neither hang nor fail."""
+    host = HostSampler(1, 4096, GAUSSIAN, seed=3, threads=2)
     host.load(0, np.zeros(4096), 0, 1)
     requests = [Request(0, 0, Phase.ESTIMATION, 0, 400)]
     expected = np.empty((400, 4096), np.float32)

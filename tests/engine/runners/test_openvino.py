@@ -54,7 +54,7 @@ def test_onnxruntime_and_openvino_agree_on_int8(tmp_path):
 
 
 def test_many_threads_get_the_logits_of_their_own_batches(tmp_path):
-    runner = OpenVino(models.quantised(tmp_path / "m.onnx"), lanes=2)
+    runner = OpenVino(models.quantised(tmp_path / "m.onnx"), lane_count=2)
     batches = [X[first : first + 20 + first % 7] for first in range(0, 400, 10)]
     expected = [runner.run(batch) for batch in batches]
     with ThreadPoolExecutor(5) as pool:

@@ -1,4 +1,4 @@
-"""The host device: votes, and what it refuses."""
+"""The host sampler: votes, and what it refuses."""
 
 import subprocess
 import sys
@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from ars.engine import _native
-from ars.engine.devices.host import Host, usable_instructions
 from ars.engine.requests import MAX_DRAWS, Phase, Request
+from ars.engine.samplers.host import HostSampler, usable_instructions
 from ars.errors import ArgumentError, InputError, UnknownName
 from ars.noise import GAUSSIAN
 
 
 def ready(dimensions=12, slots=2, **how):
-    host = Host(slots, dimensions, GAUSSIAN, 0, **how)
+    host = HostSampler(slots, dimensions, GAUSSIAN, 0, **how)
     host.load(0, np.zeros(dimensions), 0, 1)
     return host
 
@@ -56,7 +56,7 @@ def test_an_empty_request_fills_nothing():
 
 
 def test_a_batch_of_images_is_filled_in_place():
-    host = Host(1, 12, GAUSSIAN, 0)
+    host = HostSampler(1, 12, GAUSSIAN, 0)
     host.load(0, np.zeros((3, 2, 2)), np.zeros((3, 2, 2)), np.ones((3, 2, 2)))
     images, rows = np.empty((5, 3, 2, 2), np.float32), np.empty((5, 12), np.float32)
     host.fill(images, [request(5)])
@@ -90,7 +90,7 @@ def test_a_slot_can_be_loaded_again():
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"x": np.zeros(11)}, r"x.shape = \(11,\) is not valid; this device is for inputs of 12 dimensions"),
+        ({"x": np.zeros(11)}, r"x.shape = \(11,\) is not valid; this sampler is for inputs of 12 dimensions"),
         ({"mean": np.zeros(11)}, r"mean.shape = \(11,\) is not valid; it must be the shape of x, \(12,\)"),
         ({"scale": np.ones((3, 4))}, r"scale.shape = \(3, 4\) is not valid"),
         ({"scale": np.array([1.0] * 11 + [np.nan])}, "scale = nan is not valid"),
@@ -99,7 +99,7 @@ def test_a_slot_can_be_loaded_again():
         ({"scale": 1e-60}, r"scale = 0.0 is not valid"),
         ({"x": np.full(12, np.inf)}, "x = inf is not valid"),
         ({"mean": np.nan}, "mean = nan is not valid"),
-        ({"slot": 2}, "slot = 2 is not valid; this device has 2 slots"),
+        ({"slot": 2}, "slot = 2 is not valid; this sampler has 2 slots"),
         ({"slot": -1}, "slot = -1 is not valid"),
         ({"slot": 0.5}, "slot = 0.5 is not valid"),
         ({"x": "abcd"}, "x = str is not valid; it must be a real number or an array of them"),
@@ -133,7 +133,7 @@ def test_bad_inputs_are_named_with_their_value(changed, message):
     ],
 )
 def test_bad_requests_are_named_with_their_value(changed, message):
-    for call in (Host.fill, Host.count):
+    for call in (HostSampler.fill, HostSampler.count):
         with pytest.raises(ArgumentError, match=message):
             call(ready(), np.zeros((3, 12), np.float32), [request(**changed)])
 
@@ -188,12 +188,12 @@ def test_bad_logits_are_refused(logits, message):
 )
 def test_a_device_that_cannot_be_is_refused(changed, message):
     with pytest.raises(InputError, match=message):
-        Host(**{"slots": 1, "dimensions": 4, "family": GAUSSIAN, "seed": 0} | changed)
+        HostSampler(**{"slots": 1, "dimensions": 4, "family": GAUSSIAN, "seed": 0} | changed)
 
 
 def test_instructions_that_the_processor_lacks_are_refused():
     with pytest.raises(UnknownName, match="unknown set of instructions 'sse9'"):
-        Host(1, 4, GAUSSIAN, 0, instructions="sse9")
+        HostSampler(1, 4, GAUSSIAN, 0, instructions="sse9")
     assert usable_instructions()[-1] == "scalar"
 
 
@@ -223,10 +223,10 @@ def test_the_native_module_refuses_what_would_leave_its_arrays():
 
 def test_a_machine_without_memory_or_threads_is_one_sentence():
     program = (
-        "import resource; from ars.engine.devices.host import Host; from ars.noise import GAUSSIAN\n"
+        "import resource; from ars.engine.samplers.host import HostSampler; from ars.noise import GAUSSIAN\n"
         "resource.setrlimit(resource.RLIMIT_AS, (2**32, 2**32))\n"
         "for slots, threads in ((2**14, 1), (1, 1024)):\n"
-        "    try: Host(slots, 2**20, GAUSSIAN, 0, threads=threads)\n"
+        "    try: HostSampler(slots, 2**20, GAUSSIAN, 0, threads=threads)\n"
         "    except Exception as error: print(type(error).__name__)\n"
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

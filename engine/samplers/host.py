@@ -1,4 +1,4 @@
-"""The host device: noise and votes on the processor, by the native sampler (engine/native/)."""
+"""The host sampler: noise and votes on the processor, by the native sampler (engine/native/)."""
 
 import os
 from collections.abc import Sequence
@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ars.checks import whole_number
-from ars.engine.devices import Device
 from ars.engine.requests import Request
+from ars.engine.samplers import Sampler
 from ars.errors import ArgumentError, NativeError, UnknownName
 from ars.noise import Family
 
@@ -17,7 +17,7 @@ try:
 except ImportError as error:
     raise NativeError("the native sampler is not installed; run `pip install .` in the checkout") from error
 
-__all__ = ["Host", "usable_cores", "usable_instructions"]
+__all__ = ["HostSampler", "usable_cores", "usable_instructions"]
 
 
 def usable_instructions() -> list[str]:
@@ -33,7 +33,7 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class Host(Device):
+class HostSampler(Sampler):
     """Fills batches with noise stream 1 and counts votes, for the inputs that are loaded in its slots."""
 
     def __init__(

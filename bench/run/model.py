@@ -7,20 +7,20 @@ from ars.data.pixels import file_sha256
 from ars.errors import ModelError, UnknownName
 from ars.manifest import Manifest, manifest_beside
 
-__all__ = ["Network", "NetworkFile", "open_network"]
+__all__ = ["BenchModel", "BenchModelFile", "open_bench_model"]
 
 
 @dataclass(frozen=True)
-class NetworkFile:
+class BenchModelFile:
     path: Path
     precision: str
     sha256: str
 
 
 @dataclass(frozen=True)
-class Network:
+class BenchModel:
     name: str
-    files: tuple[NetworkFile, ...]
+    files: tuple[BenchModelFile, ...]
     """Classifiers and engines, in each precision that is there."""
     trained: Path | None
     """The model.pt, for the PyTorch path."""
@@ -30,7 +30,7 @@ class Network:
     """The scale that its noise aims at."""
 
 
-def open_network(engine: str, folder: Path) -> Network:
+def open_bench_model(engine: str, folder: Path) -> BenchModel:
     """A model by one of its files (.onnx, .trt, .pt, or the manifest .json), with those beside it; or by the name of an
     architecture, which is made in `folder` with random weights: what a draw costs does not depend on them."""
     path = Path(engine)
@@ -48,34 +48,34 @@ def open_network(engine: str, folder: Path) -> Network:
     manifest = manifest_beside(path)
     if manifest is not None:
         return _of_manifest(path.name.partition(".")[0], manifest, path.parent)
-    return Network(path.stem, (NetworkFile(path, "fp32", file_sha256(path)),), None, None)
+    return BenchModel(path.stem, (BenchModelFile(path, "fp32", file_sha256(path)),), None, None)
 
 
-def _of_model_file(path: Path) -> Network:
+def _of_model_file(path: Path) -> BenchModel:
     from ars.train.model_file import read_model_file
 
     settings, _ = read_model_file(path)
-    return Network(path.stem, (), path, settings.kind.value, settings.bounds.sigma0)
+    return BenchModel(path.stem, (), path, settings.kind.value, settings.bounds.sigma0)
 
 
-def _of_manifest(name: str, manifest: Manifest, folder: Path) -> Network:
+def _of_manifest(name: str, manifest: Manifest, folder: Path) -> BenchModel:
     files = tuple(
-        NetworkFile(folder / file.path, file.precision, file.sha256)
+        BenchModelFile(folder / file.path, file.precision, file.sha256)
         for file in manifest.files
         if file.role in ("classifier", "engine")
     )
     noise = manifest.noise
-    return Network(name, files, manifest.file("trained", folder), noise.kind.value, noise.sigma0)
+    return BenchModel(name, files, manifest.file("trained", folder), noise.kind.value, noise.sigma0)
 
 
 # Of an input, by the beginning of the architecture's name.
 _SHAPES = {"cnn": (1, 28, 28), "resnet50": (3, 224, 224), "resnet": (3, 32, 32), "timm:": (3, 224, 224)}
 
 
-def _make(arch: str, folder: Path) -> Network:
+def _make(arch: str, folder: Path) -> BenchModel:
     shape = next((shape for start, shape in _SHAPES.items() if arch.startswith(start)), None)
     if shape is None:
         raise UnknownName("file or architecture", arch, ["cnn", "resnet20", "resnet56", "resnet110", "resnet50"])
     from ars.bench.run.random_model import export_random
 
-    return open_network(str(export_random(arch, shape, folder)), folder)
+    return open_bench_model(str(export_random(arch, shape, folder)), folder)

@@ -1,0 +1,38 @@
+"""The CPU as a device: each lane uses one core."""
+
+import math
+from pathlib import Path
+
+from ars.engine.backends import load_runner
+from ars.engine.batch_size import best_batch
+from ars.engine.devices import CPU
+from ars.engine.lanes import Lanes
+from ars.engine.lanes.host import host_lanes
+from ars.engine.samplers.host import HostSampler, usable_cores
+from ars.noise import GAUSSIAN, Family
+
+__all__ = ["CpuDevice"]
+
+
+class CpuDevice:
+    name, least_batch = CPU, 1
+
+    def __init__(self, engine: Path, backend: str, lane_count: int | None) -> None:
+        self.lane_count = lane_count or usable_cores()
+        self.runner = load_runner(engine, backend, self.lane_count)
+
+    def describe(self) -> str:
+        return f"{CPU}, {self.lane_count} lanes"
+
+    def choose_batch(self, shape: tuple[int, ...]) -> tuple[int, float | None]:
+        sampler = self.make_sampler(1, math.prod(shape), GAUSSIAN, 0)
+        return best_batch(lambda batch: self.make_lanes(shape, batch), sampler, shape)
+
+    def make_lanes(self, shape: tuple[int, ...], batch: int) -> Lanes:
+        return host_lanes(self.runner.run, shape, batch, self.lane_count)
+
+    def make_sampler(self, slots: int, dimensions: int, family: Family, seed: int) -> HostSampler:
+        return HostSampler(slots, dimensions, family, seed)
+
+    def close(self) -> None:
+        return

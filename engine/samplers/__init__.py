@@ -1,0 +1,75 @@
+"""Where noise is made and votes are counted: one file a sampler, and the file's name is the sampler's name."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ars.checks import float32_array, whole_number
+from ars.engine.requests import MAX_DRAWS, Phase, Request
+from ars.errors import ArgumentError
+from ars.noise import Family, family_named, scale_map
+
+__all__ = ["Sampler"]
+
+_DRAWS = "an input has between 0 and 2^56 draws in a phase"
+
+
+class Sampler(ABC):
+    """The inputs that a run has at hand, each in a slot, with the noise that they get.
+
+    A sampler keeps the slots where its batches are made; what is checked is checked here.
+    """
+
+    def __init__(self, slots: int, dimensions: int, family: Family, seed: int) -> None:
+        self.slots = whole_number("slots", slots, 1, 2**24, "it must lie between 1 and 2^24")
+        what = "an input has between 1 and 2^34 dimensions"
+        self.dimensions = whole_number("dimensions", dimensions, 1, 2**34, what)
+        self.family = family_named(family)
+        self.seed = whole_number("seed", seed, 0, 2**64 - 1, "it must fit 64 bits")
+        self._loaded = np.zeros(self.slots, bool)
+
+    @abstractmethod
+    def put(self, slot: int, center: NDArray[np.float32], scale: NDArray[np.float32]) -> None:
+        """Keep x + mean and the scale of an input; each is an array of one axis, or the scale a single number."""
+
+    def load(self, slot: int, x: ArrayLike, mean: ArrayLike, scale: ArrayLike) -> None:
+        """Put an input and its noise maps in a slot. `mean` and `scale` may be single numbers.
+
+        Not while a batch with draws of this slot is being filled: its rows would be partly of the old input.
+        """
+        slot = whole_number("slot", slot, 0, self.slots - 1, f"this sampler has {self.slots} slots")
+        x, mean, scale = float32_array("x", x), float32_array("mean", mean), scale_map(scale)
+        if x.size != self.dimensions:
+            raise ArgumentError("x.shape", x.shape, f"this sampler is for inputs of {self.dimensions} dimensions")
+        for name, values in (("mean", mean), ("scale", scale)):
+            if values.shape not in ((), x.shape):
+                raise ArgumentError(f"{name}.shape", values.shape, f"it must be the shape of x, {x.shape}")
+        with np.errstate(over="ignore"):
+            center = x + mean
+        for name, values in (("x", x), ("mean", mean), ("x + mean", center)):
+            if not np.isfinite(values).all():
+                raise ArgumentError(name, values[~np.isfinite(values)].flat[0], "every value must be finite")
+        self.put(slot, center.ravel(), scale.ravel())
+        self._loaded[slot] = True
+
+    def table(self, requests: Sequence[Request]) -> tuple[NDArray[np.int64], int]:
+        """The requests as the native code takes them, and their rows; refused outside noise stream 1 or the slots."""
+        table = np.empty((len(requests), 5), np.int64)
+        rows = 0
+        for number, (slot, input_id, phase, first_draw, draws) in enumerate(requests):
+            slot = whole_number("slot", slot, 0, self.slots - 1, "no input is loaded there")
+            if not self._loaded[slot]:
+                raise ArgumentError("slot", slot, "no input is loaded there")
+            first = whole_number("first_draw", first_draw, 0, MAX_DRAWS, _DRAWS)
+            draws = whole_number("draws", draws, 0, MAX_DRAWS - first, _DRAWS)
+            input_id = whole_number("input_id", input_id, 0, 2**32 - 1, "it must fit 32 bits")
+            number_of_phase = whole_number("phase", phase, 0, max(Phase), f"the phases are {[*Phase]}")
+            table[number] = slot, input_id, number_of_phase, first, draws
+            rows += draws
+        return table, rows
+
+    def close(self) -> None:
+        """Give back what the sampler holds."""
+        return
