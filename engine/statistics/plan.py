@@ -75,7 +75,7 @@ class Plan:
         """The plan whose settings these are: the inverse of `settings`.
 
         Other settings of a run may be among them, and are ignored. So is the version of the bounds: whoever computes
-        certificates again must compare it with BOUNDS.
+        certificates again must compare it with `bounds_version`.
         """
         question = question_from_settings(settings)
         value: Callable[[str], Any] = settings.get  # __post_init__ checks the types, None included
