@@ -11,8 +11,15 @@ CPP := $(NATIVE) $(wildcard $(addprefix tests/engine/native/*.,cpp cu) $(addpref
 demo: $(VENV)/installed
 	examples/demo.sh
 
+# The floor of the coverage is in pyproject.toml.
 test: check
-	$(BIN)/pytest -n auto
+	rm -rf build/coverage && mkdir -p build/coverage
+	$(BIN)/python -m coverage run -m pytest -n auto
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage json --quiet --fail-under 0 -o build/coverage/report.json
+	$(BIN)/python -c 'import json; t = json.load(open("build/coverage/report.json"))["totals"]; print("coverage:", \
+	  "{percent_statements_covered:.1f}% of lines, {percent_branches_covered:.1f}% of branches".format(**t))'
+	$(BIN)/python -m coverage report
 
 # The checks that take minutes: 10^9 values through the tests of distribution, random bounds with 50 digits, 20,000
 # adaptive certificates of each kind.
@@ -24,7 +31,7 @@ check: $(VENV)/develop
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/clang-format --dry-run --Werror $(CPP)
-	mkdir -p build/tree/ars
+	rm -rf build/tree && mkdir -p build/tree/ars
 	cd build/tree/ars && ln -sfn ../../../ars/* ../../../train ../../../export ../../../engine ../../../bench .
 	MYPYPATH=build/tree $(BIN)/mypy -p ars
 

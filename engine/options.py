@@ -13,6 +13,7 @@ from ars.engine.records.inputs import Inputs
 from ars.engine.smoothed import SmoothedClassifier, load
 from ars.engine.statistics.stopping import Grid, Question, Tolerance
 from ars.errors import ArgumentError
+from ars.noise import FAMILIES
 
 __all__ = ["ModelOptions", "StoppingOptions", "inputs_options", "model_options", "stopping_options"]
 
@@ -97,6 +98,7 @@ def _gather(group: type, argument: str, *options: Callable[[Command], Command]) 
     return decorate
 
 
+_FAMILIES = ", ".join(FAMILIES)
 _BACKENDS = ", ".join(["auto", *(backend.name for backend in BACKENDS)])
 
 model_options = _gather(
@@ -107,7 +109,7 @@ model_options = _gather(
     ),
     click.option("--sigma", type=float, help="Isotropic noise of this scale, in pixel units."),
     click.option("--noise", type=FILE, help="A noise generator (.onnx), or maps named mean and scale (.npz)."),
-    click.option("--family", help="gaussian, laplace or uniform. Default: the manifest's, or gaussian."),
+    click.option("--family", help=f"{_FAMILIES}. Default: the manifest's, or gaussian."),
     click.option("--batch", type=BatchSize(), default="auto", help="Draws in a batch. Default: the fastest, measured."),
     click.option("--threads", type=click.IntRange(1), help="Batches at work at once. Default: the cores, or 2 a GPU."),
     click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, show_default=True, help="Decides the noise."),
