@@ -40,9 +40,11 @@ from ars.output import open_output, refuse_inputs
 quiet_option = click.option("--quiet", is_flag=True, help="No progress and no advice.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 on_error_option = click.option(
-    "--on-error", type=click.Choice(["fail", "skip"]), default="fail", show_default=True, help="Bad inputs."
+    "--on-error", type=click.Choice(["fail", "skip"]), default="fail", show_default=True, help="At a bad input."
 )
-alpha_option = click.option("--alpha", type=float, default=0.001, show_default=True, help="Allowed share of errors.")
+alpha_option = click.option(
+    "--alpha", type=float, default=0.001, show_default=True, help="Allowed probability of an error."
+)
 
 
 @click.group(cls=Group)

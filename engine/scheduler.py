@@ -39,6 +39,8 @@ class Job(Generic[Result]):
 
 @dataclass(frozen=True)
 class Finished(Generic[Result]):
+    """The result of one input, and what it cost."""
+
     input_id: int
     result: Result
     draws: int
