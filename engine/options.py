@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ars.data import Dataset, ImageSize, open_data, select
-from ars.engine.backends import BACKENDS
+from ars.engine.backends import list_backends
 from ars.engine.smoothed import SmoothedClassifier, load
 from ars.engine.statistics.stopping import Grid, Question, Tolerance, parse_radii
 from ars.errors import ArgumentError, DataError
@@ -124,7 +124,7 @@ def _gather(group: type, argument: str, *options: Callable[[Command], Command]) 
     return decorate
 
 
-_BACKENDS = ", ".join(["auto", *(backend.name for backend in BACKENDS)])
+_BACKENDS = ", ".join(["auto", *(backend.name for backend in list_backends())])
 
 model_options = _gather(
     ModelOptions,

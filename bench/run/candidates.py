@@ -1,9 +1,9 @@
-"""What takes turns in a benchmark: the field's PyTorch loop, and the engine with each runner on each file."""
+"""What takes turns in a benchmark: the field's PyTorch loop, and the engine with each backend on each file."""
 
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ars.bench.run.model import BenchModel, BenchModelFile
 from ars.bench.run.result import LOOP
-from ars.engine.backends import BACKENDS, ENGINE_SUFFIXES, backend_named
+from ars.engine.backends import find_backends, manifest_of
 from ars.engine.devices import CPU
 from ars.engine.smoothed import SmoothedClassifier, load
 from ars.engine.statistics.plan import Plan
@@ -23,9 +23,9 @@ from ars.noise import NoiseKind
 if TYPE_CHECKING:
     from ars.train.smoothing import SmoothedModel
 
-__all__ = ["COMPILED", "TENSORRT", "Candidate", "Work", "engine_candidates", "loop_candidates"]
+__all__ = ["COMPILED", "Candidate", "Work", "engine_candidates", "loop_candidates"]
 
-COMPILED, TENSORRT = "compiled", "tensorrt"
+COMPILED = "compiled"
 OWN, BOTH = "own", "both"
 
 Array = NDArray[np.float32]
@@ -95,11 +95,10 @@ def _seconds(call: Callable[[], object], times: int = 1) -> float:
 def engine_candidates(
     model: BenchModel, work: Work, backends: set[str], stack: ExitStack, leave_out: Callable[[str], None]
 ) -> Iterator[Candidate]:
-    """The engine on each file of the model with each runner that reads it; with adaptive stopping too, where asked."""
+    """The engine on each file of the model with each backend that reads it, with adaptive stopping too if asked."""
     for file in model.files:
-        for backend in _runners_of(file, work.device):
-            if backend not in backends:
-                continue
+        fitting = find_backends(file.path, work.device, manifest_of(file.path))
+        for backend in (one.name for one in fitting if one.name in backends):
             for sigma in _sigmas(model, work):
                 name = f"ars {backend} {file.precision}{_without(model, sigma)}"
                 try:
@@ -125,16 +124,7 @@ def _without(model: BenchModel, sigma: float | None) -> str:
     return "" if sigma is None or model.noise is None else ", no generator"
 
 
-def _runners_of(file: BenchModelFile, device: str) -> list[str]:
-    """The runners that read a file there."""
-    if device == CPU:
-        return [backend.name for backend in BACKENDS if backend.reads(file.path)]
-    return [TENSORRT if file.path.suffix in ENGINE_SUFFIXES else "onnxruntime"]
-
-
 def _load(file: BenchModelFile, backend: str, sigma: float | None, work: Work) -> SmoothedClassifier:
-    if work.device == CPU and not backend_named(backend).installed:
-        raise backend_named(backend).missing
     threads = work.threads if work.device == CPU else None
     return load(file.path, sigma=sigma, backend=backend, batch=work.batch, threads=threads, device=work.device)
 
@@ -247,6 +237,7 @@ def _prepare_loop(
     import torch
 
     from ars.bench.pytorch_path import sample_votes
+    from ars.train.processes import fixed_threads
 
     x = torch.from_numpy(work.inputs[0]).to(work.device.partition(",")[0])  # the field's loop has one GPU
     model = model.to(x.device)
@@ -260,20 +251,7 @@ def _prepare_loop(
         return mean[0], scale[0]
 
     def votes(n: int, batch: int) -> object:
-        with _threads(work.threads):
+        with fixed_threads(work.threads):
             return sample_votes(classifier, classes, x, *maps(), n, batch)
 
     return votes, maps
-
-
-@contextmanager
-def _threads(number: int) -> Iterator[None]:
-    """torch with so many threads, and with as many as before after that: it is a setting of the whole process."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

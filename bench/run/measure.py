@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from ars.bench.run.candidates import COMPILED, TENSORRT, Candidate, Work, engine_candidates, loop_candidates
+from ars.bench.run.candidates import COMPILED, Candidate, Work, engine_candidates, loop_candidates
 from ars.bench.run.environment import describe_machine
 from ars.bench.run.model import BenchModel, open_bench_model
 from ars.bench.run.result import LOOP, BenchResult, Measurement
 from ars.bench.timing import interleave
 from ars.data import ImageSize, open_data
-from ars.engine.backends import BACKENDS
+from ars.engine.backends import list_backends
 from ars.engine.devices import choose_devices, open_devices
 from ars.engine.noise_maps import Isotropic
 from ars.engine.statistics.plan import Plan
@@ -31,7 +31,7 @@ class Wanted:
     precisions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        known = [LOOP, COMPILED, TENSORRT, *(backend.name for backend in BACKENDS)]
+        known = [LOOP, COMPILED, *(backend.name for backend in list_backends())]
         for what, given, names in (("backend", self.backends, known), ("precision", self.precisions, PRECISIONS)):
             for name in given:
                 if name not in names:
@@ -39,8 +39,8 @@ class Wanted:
 
     @property
     def backend_names(self) -> set[str]:
-        """By default all but PyTorch inside the engine, which is there to check other runners."""
-        return set(self.backends) or {LOOP, COMPILED, TENSORRT, *(backend.name for backend in BACKENDS)} - {"torch"}
+        """By default all except torch, which is there to check the other backends, not to be fast."""
+        return set(self.backends) or {LOOP, COMPILED, *(backend.name for backend in list_backends())} - {"torch"}
 
     def files_of(self, model: BenchModel, engine: str) -> BenchModel:
         """The model with only these files; `engine` is how the user named it."""

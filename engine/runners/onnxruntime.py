@@ -3,13 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ars.engine.runners import CpuRunner, Floats, GeneratorRunner, Port
-from ars.errors import MissingPackage
+import onnxruntime
 
-try:
-    import onnxruntime
-except ImportError as error:
-    raise MissingPackage("onnxruntime", "cpu") from error
+from ars.engine.runners import CpuRunner, Floats, GeneratorRunner, Port
 
 __all__ = ["OnnxGenerator", "OnnxRuntime"]
 
@@ -21,7 +17,7 @@ class _Session:
 
     name, version = "onnxruntime", onnxruntime.__version__
 
-    def open(self, content: bytes, lane_count: int) -> tuple[Sequence[Port], Sequence[Port]]:
+    def open(self, content: bytes) -> tuple[Sequence[Port], Sequence[Port]]:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         options.enable_mem_pattern = False  # one large block a batch costs more than it saves when lanes share it

@@ -15,15 +15,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import openvino
+from openvino import opset13 as ops
 
 from ars.engine.runners import CpuRunner, Floats, GeneratorRunner, Port
-from ars.errors import MissingPackage
-
-try:
-    import openvino
-    from openvino import opset13 as ops
-except ImportError as error:
-    raise MissingPackage("openvino", "openvino") from error
 
 __all__ = ["OpenVino", "OpenVinoGenerator"]
 
@@ -32,21 +27,22 @@ class _Requests:
     """A compiled model, and an infer request for each lane."""
 
     name, version = "openvino", openvino.__version__.partition("-")[0]
+    lane_count: int
     _inputs: Sequence[Port]
 
-    def open(self, content: bytes, lane_count: int) -> tuple[Sequence[Port], Sequence[Port]]:
+    def open(self, content: bytes) -> tuple[Sequence[Port], Sequence[Port]]:
         core = openvino.Core()
         model = core.read_model(model=content)
         _use_unsigned_after_relu(model)
         settings = {
-            "NUM_STREAMS": lane_count,
-            "INFERENCE_NUM_THREADS": lane_count,
+            "NUM_STREAMS": self.lane_count,
+            "INFERENCE_NUM_THREADS": self.lane_count,
             "ENABLE_CPU_PINNING": False,  # a lane makes its noise on whichever core is free
             "INFERENCE_PRECISION_HINT": "f32",
         }
         compiled = core.compile_model(model, "CPU", settings)
         self._free: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        for _ in range(lane_count):
+        for _ in range(self.lane_count):
             self._free.put(compiled.create_infer_request())
         return _ports(compiled.inputs), _ports(compiled.outputs)
 
