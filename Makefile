@@ -4,14 +4,22 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := $(wildcard engine/native/*.h engine/native/*.cpp engine/native/*.cu)
+CPP := $(NATIVE) $(wildcard $(addprefix tests/engine/native/*.,cpp cu) $(addprefix tests/simulated_gpu/host/*.,h cpp))
 
 .PHONY: demo test test-slow check format clean
 
 demo: $(VENV)/installed
 	examples/demo.sh
 
+# The floor of the coverage is in pyproject.toml.
 test: check
-	$(BIN)/pytest -n auto
+	rm -rf build/coverage && mkdir -p build/coverage
+	$(BIN)/python -m coverage run -m pytest -n auto
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage json --quiet --fail-under 0 -o build/coverage/report.json
+	$(BIN)/python -c 'import json; t = json.load(open("build/coverage/report.json"))["totals"]; print("coverage:", \
+	  "{percent_statements_covered:.1f}% of lines, {percent_branches_covered:.1f}% of branches".format(**t))'
+	$(BIN)/python -m coverage report
 
 # The checks that take minutes: 10^9 values through the tests of distribution, random bounds with 50 digits, 20,000
 # adaptive certificates of each kind.
@@ -22,13 +30,15 @@ test-slow: $(VENV)/develop
 check: $(VENV)/develop
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	mkdir -p build/tree/ars
+	$(BIN)/clang-format --dry-run --Werror $(CPP)
+	rm -rf build/tree && mkdir -p build/tree/ars
 	cd build/tree/ars && ln -sfn ../../../ars/* ../../../train ../../../export ../../../engine ../../../bench .
 	MYPYPATH=build/tree $(BIN)/mypy -p ars
 
 format: $(VENV)/develop
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(CPP)
 
 clean:
 	rm -rf build $(VENV)
@@ -49,6 +59,7 @@ $(VENV)/base: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/installed: $(VENV)/base CMakeLists.txt $(NATIVE)
+	$(BIN)/pip uninstall -qq --yes ars  # the distribution's former name, with the same files
 	$(BIN)/pip install --quiet --no-build-isolation --no-deps --editable .
 	touch $@
 

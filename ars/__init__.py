@@ -1,9 +1,8 @@
 """ARS: certified robustness of image classifiers by anisotropic randomized smoothing."""
 
-from importlib.metadata import version
-
+from ars.distribution import VERSION
 from ars.engine.smoothed import SmoothedClassifier, load
-from ars.engine.statistics.certificate import ABSTAIN, Certificate, certificate, prediction
+from ars.engine.statistics.certificate import ABSTAIN, Certificate, certify_votes, predict_from_votes
 from ars.engine.statistics.plan import Plan
 from ars.engine.statistics.stopping import Grid, Tolerance
 from ars.errors import ArsError
@@ -22,10 +21,10 @@ __all__ = [
     "SmoothedClassifier",
     "Tolerance",
     "__version__",
-    "certificate",
+    "certify_votes",
     "family_named",
     "load",
-    "prediction",
+    "predict_from_votes",
 ]
 
-__version__ = version("ars")
+__version__ = VERSION

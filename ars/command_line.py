@@ -5,11 +5,12 @@ import io
 
 import click
 
+from ars.distribution import VERSION
 from ars.errors import ArsError
 
 __all__ = ["Command", "Group", "call", "version_option"]
 
-version_option = click.version_option(package_name="ars")
+version_option = click.version_option(VERSION)
 
 
 class Command(click.Command):

@@ -22,6 +22,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from ars.distribution import install_line
+
 __all__ = [
     "ArgumentError",
     "ArsError",
@@ -84,7 +86,7 @@ class MissingPackage(InputError):
     """A package that one of the project's extras installs."""
 
     def __init__(self, package: str, extra: str) -> None:
-        super().__init__(f"{package} is not installed; run `pip install 'ars[{extra}]'`")
+        super().__init__(f"{package} is not installed; run `{install_line(extra)}`")
 
 
 class UnknownName(InputError):

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from ars.checks import whole_number
 from ars.engine.requests import Draws, Phase
 from ars.engine.statistics.bounds import MAX_N, check_alpha
-from ars.engine.statistics.certificate import Certificate, certificate, look_at, prediction
-from ars.engine.statistics.looks import Look
+from ars.engine.statistics.certificate import Certificate, certify_votes, predict_from_votes
+from ars.engine.statistics.looks import Look, take_look
 from ars.engine.statistics.plan import Plan
 from ars.errors import RunError
 from ars.noise import Family, NoiseKind
@@ -42,21 +42,11 @@ def certify(scale: NDArray[np.float32], plan: Plan, family: Family, kind: NoiseK
     counts, looks = np.zeros_like(counts_select), list[Look]()
     while draws := rule.more(looks):
         counts = counts + (yield Draws(Phase.ESTIMATION, draws))
-        looks.append(look_at(counts.tolist(), c_a))
+        looks.append(take_look(counts.tolist(), c_a))
 
-    return certificate(
-        counts.tolist(),
-        c_a,
-        n0=plan.n0,
-        alpha=plan.alpha,
-        family=family,
-        scale=scale,
-        kind=kind,
-        two_sided=plan.two_sided,
-        question=plan.question,
-        looks=looks if plan.question else (),
-        budget=plan.n,
-    )
+    if plan.question is None:
+        looks = []  # n was fixed, and the certificate says so
+    return certify_votes(counts.tolist(), c_a, plan=plan, family=family, scale=scale, kind=kind, looks=looks)
 
 
 @dataclass(frozen=True)
@@ -73,4 +63,4 @@ def predict(*, n: int, alpha: float) -> Procedure[Prediction]:
     check_alpha(alpha)
     whole_number("n", n, 1, MAX_N, f"predictions are for 1 to {MAX_N} draws")
     counts = yield Draws(Phase.PREDICTION, n)
-    return Prediction(prediction(counts.tolist(), alpha), tuple(counts.tolist()), alpha)
+    return Prediction(predict_from_votes(counts.tolist(), alpha), tuple(counts.tolist()), alpha)

@@ -11,8 +11,9 @@ import click
 from ars.data import Dataset, ImageSize, open_data, select
 from ars.engine.backends import list_backends
 from ars.engine.smoothed import SmoothedClassifier, load
-from ars.engine.statistics.stopping import Grid, Question, Tolerance, parse_radii
+from ars.engine.statistics.stopping import Grid, Question, Tolerance
 from ars.errors import ArgumentError, DataError
+from ars.noise import FAMILIES
 
 __all__ = ["DataOptions", "ModelOptions", "StoppingOptions", "data_options", "model_options", "stopping_options"]
 
@@ -104,7 +105,7 @@ class StoppingOptions:
             return Tolerance(self.tolerance)
         if self.radius is not None:
             return Grid((self.radius,))
-        return Grid() if self.radii is None else parse_radii(self.radii)
+        return Grid() if self.radii is None else Grid.parse(self.radii)
 
 
 def _gather(group: type, argument: str, *options: Callable[[Command], Command]) -> Callable[[Command], Command]:
@@ -124,6 +125,7 @@ def _gather(group: type, argument: str, *options: Callable[[Command], Command]) 
     return decorate
 
 
+_FAMILIES = ", ".join(FAMILIES)
 _BACKENDS = ", ".join(["auto", *(backend.name for backend in list_backends())])
 
 model_options = _gather(
@@ -134,7 +136,7 @@ model_options = _gather(
     ),
     click.option("--sigma", type=float, help="Isotropic noise of this scale, in pixel units."),
     click.option("--noise", type=FILE, help="A noise generator (.onnx), or maps named mean and scale (.npz)."),
-    click.option("--family", help="gaussian, laplace or uniform. Default: the manifest's, or gaussian."),
+    click.option("--family", help=f"{_FAMILIES}. Default: the manifest's, or gaussian."),
     click.option("--batch", type=BatchSize(), default="auto", help="Draws in a batch. Default: the fastest, measured."),
     click.option("--threads", type=click.IntRange(1), help="Batches at work at once. Default: the cores, or 2 a GPU."),
     click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, show_default=True, help="Decides the noise."),

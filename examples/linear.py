@@ -44,14 +44,9 @@ def main() -> None:
     start = time.perf_counter()
     selected = int(votes(Phase.SELECTION, N0)[:2].argmax())
     counts = votes(Phase.ESTIMATION, N).tolist()
-    certificate = ars.certificate(
-        counts,
-        selected,
-        n0=N0,
-        alpha=ALPHA,
-        family=ars.FAMILIES["gaussian"],
-        scale=scale,
-        kind=ars.NoiseKind.DATASET,
+    plan = ars.Plan(N0, N, ALPHA)
+    certificate = ars.certify_votes(
+        counts, selected, plan=plan, family="gaussian", scale=scale, kind=ars.NoiseKind.DATASET
     )
     seconds = time.perf_counter() - start
 

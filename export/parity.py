@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from ars.engine.requests import Phase, Request
 from ars.engine.samplers.host import HostSampler
-from ars.engine.statistics.certificate import certificate
+from ars.engine.statistics.certificate import certify_votes
+from ars.engine.statistics.plan import Plan
 from ars.manifest import NoiseSettings, Parity
 from ars.noise import family_named
 
@@ -86,16 +87,12 @@ def _certified_accuracy(inputs: NoisyInputs, logits: Array) -> NDArray[np.float6
     assert inputs.labels is not None
     radii = np.array(RADII) * inputs.noise.sigma0
     certified = np.zeros(len(RADII))
+    plan = Plan(SELECTION, DRAWS - SELECTION, ALPHA)
     for x, label, scale in zip(logits, inputs.labels, inputs.scale, strict=True):
         selection, estimation = _count(x[:SELECTION]), _count(x[SELECTION:])
-        proved = certificate(
-            estimation,
-            int(np.argmax(selection[:-1])),
-            n0=SELECTION,
-            alpha=ALPHA,
-            family=inputs.noise.family,
-            scale=scale,
-            kind=inputs.noise.kind,
+        selected = int(np.argmax(selection[:-1]))
+        proved = certify_votes(
+            estimation, selected, plan=plan, family=inputs.noise.family, scale=scale, kind=inputs.noise.kind
         )
         certified += (proved.predicted == label) & (proved.radius > radii)
     return certified / len(inputs)

@@ -14,6 +14,7 @@ from typing import Any
 
 from ars.checks import whole_number
 from ars.data.pixels import file_sha256
+from ars.distribution import install_line
 from ars.engine.runners.plans import make_log
 from ars.errors import ArgumentError, InputError, MissingPackage, ModelError, RunError, one_line
 from ars.manifest import EngineBuild, Profile
@@ -147,7 +148,7 @@ def find_flavour() -> Flavour:
         raise MissingPackage("TensorRT", "rtx")
     if local_gpu() is None and "tensorrt_rtx" not in installed:
         problem = "tensorrt builds on the GPU that an engine is for, and there is none here"
-        raise InputError(f"{problem}; run `pip install 'ars[rtx]'`, which builds for GPUs elsewhere")
+        raise InputError(f"{problem}; run `{install_line('rtx')}`, which builds for GPUs elsewhere")
     name = "tensorrt_rtx" if local_gpu() is None else installed[0]
     try:
         return Flavour(name, importlib.import_module(name))

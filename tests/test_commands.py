@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from ars.bench.cli import main as bench
 from ars.command_line import Group
+from ars.distribution import VERSION
 from ars.engine.cli import main as engine
 from ars.errors import ArgumentError, MissingPackage, RunError
 
@@ -20,7 +21,7 @@ SCRIPTS = Path(sys.executable).parent
 @pytest.mark.parametrize("script", ["ars-train", "ars-export", "ars-engine", "ars-bench"])
 def test_the_scripts_are_installed_and_say_their_version(script):
     run = subprocess.run([SCRIPTS / script, "--version"], capture_output=True, text=True)
-    assert (run.returncode, run.stdout) == (0, f"{script}, version 0.1.0\n")
+    assert (run.returncode, run.stdout) == (0, f"{script}, version {VERSION}\n")
 
 
 def test_devices_names_the_host_and_its_instructions():
@@ -65,7 +66,8 @@ def test_the_sampler_bench_prints_its_table_and_its_ratios():
 def test_the_sampler_bench_without_torch_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     result = CliRunner().invoke(bench, ["sampler"])
-    assert (result.exit_code, result.stderr) == (2, "Error: torch is not installed; run `pip install 'ars[train]'`\n")
+    said = "Error: torch is not installed; run `pip install 'ars-certify[train]'`\n"
+    assert (result.exit_code, result.stderr) == (2, said)
 
 
 def test_the_package_and_the_engine_need_no_torch():

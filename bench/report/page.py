@@ -8,7 +8,6 @@ import base64
 import datetime
 import hashlib
 import html
-import importlib.metadata
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -21,6 +20,7 @@ from ars.bench.report.runs import Run, accuracy_curves, draw_histogram
 from ars.bench.report.strips import Strip, Strips
 from ars.bench.run.export import HEADS, cells, footnote
 from ars.bench.run.result import BenchResult, deviation
+from ars.distribution import VERSION
 from ars.engine.statistics.certificate import format_radius
 
 __all__ = ["render_page"]
@@ -59,7 +59,7 @@ def _content(runs: Sequence[Run], strips: Sequence[Strips], benches: Sequence[Be
     histogram = draw_histogram(runs) if runs else None
     curves = [{"norm": c.norm, "radii": c.radii, "shares": c.shares} for c in accuracy_curves(runs)]
     return {
-        "version": importlib.metadata.version("ars"),
+        "version": VERSION,
         "made": datetime.datetime.now().astimezone().strftime("%Y-%m-%d %H:%M"),
         "runs": [_run(run, of_run) for run, of_run in zip(runs, strips, strict=True)],
         "accuracy": curves,

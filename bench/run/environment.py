@@ -7,12 +7,12 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from ars.distribution import VERSION
 from ars.engine.samplers.host import usable_cores, usable_instructions
 
 __all__ = ["describe_machine"]
 
 _PACKAGES = (
-    "ars",
     "numpy",
     "torch",
     "onnxruntime",
@@ -34,6 +34,7 @@ def describe_machine() -> dict[str, str | int | float]:
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "load": round(os.getloadavg()[0], 2),
         "python": platform.python_version(),
+        "ars": VERSION,
     }
     for package in _PACKAGES:
         try:

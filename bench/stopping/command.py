@@ -14,14 +14,14 @@ from ars.bench.stopping.rules import ORDERS, RULES, Outcome, Saving, compare, re
 from ars.command_line import Command
 from ars.engine.records.store import Record, read_records, read_settings
 from ars.engine.statistics.bounds import MAX_N
-from ars.engine.statistics.certificate import BOUNDS
-from ars.engine.statistics.stopping import Grid, parse_radii
+from ars.engine.statistics.plan import BOUNDS
+from ars.engine.statistics.stopping import QUESTIONS, Grid
 from ars.errors import ArgumentError, StoreError
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
 # What two runs may differ in and still have the same votes.
-FREE = {"stopping", "bounds", "radii", "tolerance"}
+FREE = {"stopping", "bounds", *QUESTIONS}
 
 
 @click.command(cls=Command)
@@ -67,7 +67,7 @@ def stopping(fixed: Path, adaptive: Path | None, n: int | None, as_json: bool) -
 
 def _question(store: Path, radii: str) -> Grid:
     try:
-        return parse_radii(radii)
+        return Grid.parse(radii)
     except ArgumentError as error:
         raise StoreError(store, f"it is damaged ({error})", "certify again into another store") from error
 

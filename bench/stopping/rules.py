@@ -19,11 +19,11 @@ from scipy.optimize import brentq
 from scipy.special import betaln
 
 from ars.engine.records.store import Record
-from ars.engine.statistics.bounds import upper_confidence_bound
-from ars.engine.statistics.certificate import ABSTAIN, Certificate, fixed_bounds, ladders_of, look_at
-from ars.engine.statistics.ladder import bounds_at
-from ars.engine.statistics.looks import Look, look_draws
-from ars.engine.statistics.stopping import HOPE, Adaptive, Grid
+from ars.engine.statistics.bounds import bound_at_fixed_n, upper_confidence_bound
+from ars.engine.statistics.certificate import Certificate
+from ars.engine.statistics.ladder import bound_at_looks, choose_ladders
+from ars.engine.statistics.looks import Look, look_draws, take_look
+from ars.engine.statistics.stopping import HOPE, NO_RADIUS, Adaptive, Grid
 from ars.noise import family_named
 
 __all__ = ["ORDERS", "RULES", "Outcome", "Saving", "Votes", "compare", "replay", "votes_of_run"]
@@ -98,7 +98,7 @@ def compare(fixed: Mapping[int, Record], adaptive: Mapping[int, Record], questio
 def _answer(record: Record) -> tuple[bool, float]:
     """Whether the class is right, as far as one knows, and the radius."""
     made = record.certificate
-    return record.label in (None, made.selected), ABSTAIN if made.abstained else made.radius
+    return record.label in (None, made.selected), NO_RADIUS if made.abstained else made.radius
 
 
 def _most_lost(
@@ -138,12 +138,12 @@ def _outcome(inputs: Sequence[Votes], n: int, question: Grid, rule: str, hope: f
 
 def _at_the_end(votes: Votes) -> tuple[float, float]:
     made = votes.certificate
-    return fixed_bounds(votes.looks[-1], made.alpha, two_sided=made.two_sided)
+    return bound_at_fixed_n(votes.looks[-1], made.alpha, two_sided=made.two_sided)
 
 
 def _radius(votes: Votes, p_a: float, p_b: float) -> float:
     made = votes.certificate
-    return family_named(made.family).radius(p_a, p_b, made.sigma_min) or ABSTAIN
+    return family_named(made.family).radius(p_a, p_b, made.sigma_min) or NO_RADIUS
 
 
 def _stop(votes: Votes, n: int, question: Grid, rule: str, hope: float) -> tuple[int, float]:
@@ -159,10 +159,10 @@ def _radius_rule(votes: Votes, n: int, question: Grid, rule: str) -> Callable[[S
     """The radius that looks certify, by the bounds of this rule."""
     made = votes.certificate
     if rule == OURS:
-        ladders = ladders_of(question, family_named(made.family), made.sigma_min, two_sided=made.two_sided)
+        ladders = choose_ladders(question, family_named(made.family), made.sigma_min, two_sided=made.two_sided)
 
         def ours(looks: Sequence[Look]) -> float:
-            return _radius(votes, *bounds_at(looks, n, made.alpha, ladders, two_sided=made.two_sided))
+            return _radius(votes, *bound_at_looks(looks, n, made.alpha, ladders, two_sided=made.two_sided))
 
         return ours
     published_bounds: dict[str, BoundOfRate] = {EQUAL: _equal, FEW: _few, BETTING: _betting}
@@ -224,5 +224,5 @@ def votes_of_run(records: Sequence[Record], n: int, orders: int = ORDERS) -> Ite
             taken = rng.multivariate_hypergeometric(left, known)
             left = left - taken
             seen = seen + taken + rng.multinomial(draws - int(seen.sum()) - known, shares)
-            looks.append(look_at(seen.tolist(), made.selected))
+            looks.append(take_look(seen.tolist(), made.selected))
         yield Votes(record.label, made, tuple(looks))

@@ -1,9 +1,8 @@
-// The few operations that the noise is made of, for one value at a time, on a host or in a CUDA kernel.
-// lanes.h has the same names for vectors, so that distributions.h and philox.h are written once for all three.
+// The few operations that the noise is made of, for one value at a time, on the host and in CUDA kernels. vectors.h has
+// the same operations for vectors, under the same names, so that philox.h and distributions.h are written only once.
 //
-// Every result is the same bits everywhere: IEEE float32, round to nearest, and a multiplication is joined with
-// an addition exactly where the source says `fma` and nowhere else (compile with -ffp-contract=off; CUDA's _rn
-// intrinsics are never joined).
+// Every result has the same bits everywhere: IEEE float32, rounded to nearest, with a multiplication and an addition
+// fused exactly where the source says `fma`. Compile with -ffp-contract=off; CUDA's _rn intrinsics are never fused.
 #pragma once
 
 #include <stdint.h>
@@ -54,11 +53,16 @@ ARS_FN float float_of(uint32_t a) {
 
 ARS_FN uint32_t multiply_low(uint32_t a, uint32_t b) { return a * b; }
 ARS_FN uint32_t shift_right_signed(uint32_t a, int n) { return (uint32_t)((int32_t)a >> n); }
-// The type of words that goes with a type of floats, and a constant in every lane.
+
+// Words<F>::type is the type of words that matches a type of floats; Constant<T>::of(a) has a in every element.
 template <class F> struct Words;
 template <> struct Words<float> { typedef uint32_t type; };
 template <class T> struct Constant;
-template <> struct Constant<float> { ARS_FN float of(float a) { return a; } };
-template <> struct Constant<uint32_t> { ARS_FN uint32_t of(uint32_t a) { return a; } };
+template <> struct Constant<float> {
+  ARS_FN float of(float a) { return a; }
+};
+template <> struct Constant<uint32_t> {
+  ARS_FN uint32_t of(uint32_t a) { return a; }
+};
 
 }  // namespace ars

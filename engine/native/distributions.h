@@ -1,17 +1,20 @@
-// Standard noise from random words: Gaussian (deviation 1), Laplace (scale 1), uniform on [-1, 1].
+// The noise families: how two random words become two values of standard noise. Gaussian noise has standard deviation
+// 1, Laplace noise scale 1, and uniform noise lies in [-1, 1].
 //
-// A word w stands for the middle of its cell, u = (w + 1/2) / 2^32. Box-Muller, because it takes exactly two words
-// and gives exactly two values, with no rejection: a value's place in the stream never depends on other values.
-// The functions are ours, not a math library's, so that the scalar code, the vector code and the CUDA kernel give
-// the same bits. fit_polynomials.py made the coefficients.
-// F is float or a vector of floats (lanes.h); W is the matching type of words.
+// Every family is one function from exactly two words to exactly two values, so that the place of a value in the stream
+// never depends on other values. This is why Gaussian noise is made by Box-Muller and not by a method that rejects.
+// A word w stands for the middle of its cell, u = (w + 1/2) / 2^32.
+//
+// The logarithm, sine and cosine are our own polynomials (fit_polynomials.py computes the coefficients) and not a math
+// library's, so that the scalar code, the vector code and the CUDA kernels give the same bits.
+// F is float or a vector of floats (vectors.h); W is the matching type of words.
 #pragma once
 
 #include "arithmetic.h"
 
 namespace ars {
 
-// -2 log(u) for u in (0, 1], u = 2^e (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)).
+// -2 log(u) for u in (0, 1], where u = 2^e (1 + f) and 1 + f lies in [sqrt(1/2), sqrt(2)).
 template <class F> ARS_FN F minus_two_log(F u) {
   typedef typename Words<F>::type W;
   const uint32_t sqrt_half = 0x3F3504F3u;
@@ -46,12 +49,12 @@ template <class F> ARS_FN void sine_and_cosine(F r, F& sine, F& cosine) {
   cosine = fma(cosine, s, Constant<F>::of(1.0f));
 }
 
-// Two independent Gaussian values, sqrt(-2 log u) times (cos, sin)(2 pi v), from the words of u and v.
-template <class F, class W> ARS_FN void gaussian_pair(W u_word, W v_word, F& first, F& second) {
+// Gaussian: sqrt(-2 log u) times the cosine and the sine of 2 pi v, where u and v are the numbers of the two words.
+template <class F, class W> ARS_FN void gaussian(W u_word, W v_word, F& first, F& second) {
   const F u = fma(to_float(u_word), Constant<F>::of(0x1p-32f), Constant<F>::of(0x1p-33f));
   F radius = square_root(minus_two_log(u));
-  // v is half a turn, or none, plus r in [-1/4, 1/4): the word's low 31 bits, read as a signed number, give r.
-  // Half a turn changes both signs, so it goes to the radius.
+  // v is r, or r plus half a turn, for an r in [-1/4, 1/4): the low 31 bits of the word, read as a signed number, give
+  // r. Half a turn changes the sign of both values, so it is applied to the radius.
   const W low_bits = v_word << 1;
   const F r = fma(signed_to_float(low_bits), Constant<F>::of(0x1p-33f), Constant<F>::of(0x1p-33f));
   radius = float_of(W(bits_of(radius) ^ ((v_word ^ low_bits) & Constant<W>::of(0x80000000u))));
@@ -61,18 +64,51 @@ template <class F, class W> ARS_FN void gaussian_pair(W u_word, W v_word, F& fir
   second = multiply(radius, sine);
 }
 
-// The top bit is the sign; the other 31 give the size -log(u). So both tails are alike and reach 32 log 2 = 22.2.
-template <class F, class W> ARS_FN F laplace(W word) {
+template <class F, class W> ARS_FN F laplace_value(W word) {
   const W sign = word & Constant<W>::of(0x80000000u);
   const F u = fma(signed_to_float(W(word ^ sign)), Constant<F>::of(0x1p-31f), Constant<F>::of(0x1p-32f));
   const F size = multiply(minus_two_log(u), Constant<F>::of(0.5f));
   return float_of(W(bits_of(size) ^ sign));
 }
 
-// 2u - 1, from the word as a signed number: the resolution is then the same on both sides of 0.
-template <class F, class W> ARS_FN F uniform(W word) {
+// Laplace: the top bit of a word is the sign, and the other 31 bits give the size -log(u). Both tails therefore have
+// the same values; the largest size is 32 log 2 = 22.2.
+template <class F, class W> ARS_FN void laplace(W first_word, W second_word, F& first, F& second) {
+  first = laplace_value<F>(first_word), second = laplace_value<F>(second_word);
+}
+
+template <class F, class W> ARS_FN F uniform_value(W word) {
   const W centered = word ^ Constant<W>::of(0x80000000u);
   return fma(signed_to_float(centered), Constant<F>::of(0x1p-31f), Constant<F>::of(0x1p-32f));
 }
+
+// Uniform: 2u - 1, computed from the word as a signed number, so that the resolution is the same on both sides of 0.
+template <class F, class W> ARS_FN void uniform(W first_word, W second_word, F& first, F& second) {
+  first = uniform_value<F>(first_word), second = uniform_value<F>(second_word);
+}
+
+// Every family, by the name of its function above, with its code in the noise stream. Whatever depends on the family
+// follows from this list, so a new family needs a function, a line here, and a file in ars/noise/.
+#define ARS_FAMILIES(FAMILY) \
+  FAMILY(gaussian, 0)        \
+  FAMILY(laplace, 1)         \
+  FAMILY(uniform, 2)
+
+enum class Family : uint32_t {
+#define ARS_ENUMERATOR(name, code) name = code,
+  ARS_FAMILIES(ARS_ENUMERATOR)
+#undef ARS_ENUMERATOR
+};
+
+struct NamedFamily {
+  const char* name;
+  Family family;
+};
+
+static constexpr NamedFamily families[] = {
+#define ARS_NAMED(name, code) {#name, Family::name},
+    ARS_FAMILIES(ARS_NAMED)
+#undef ARS_NAMED
+};
 
 }  // namespace ars

@@ -1,18 +1,14 @@
-// Fills part of one noisy copy with vectors: the loops that all time goes to. Included by fill_<instructions>.cpp.
+// Fills a part of one noisy copy with vector instructions. The sampler spends nearly all its time in these loops. Every
+// fill_<instructions>.cpp includes this file and is compiled for its own instructions.
 #pragma once
 
-#include "lanes.h"
 #include "sampler.h"
+#include "vectors.h"
 
 namespace ars {
 
-template <Family family> ARS_FN void standard_noise(Words32 even, Words32 odd, Floats& a, Floats& b) {
-  switch (family) {
-    case Family::gaussian: gaussian_pair(even, odd, a, b); break;
-    case Family::laplace: a = laplace<Floats>(even), b = laplace<Floats>(odd); break;
-    case Family::uniform: a = uniform<Floats>(even), b = uniform<Floats>(odd); break;
-  }
-}
+// Two vectors of standard noise from two vectors of words: a family's function (distributions.h).
+typedef void (*NoiseFunction)(Words32, Words32, Floats&, Floats&);
 
 ARS_FN void add_noise(FloatRegister z, const float* center, const float* scale, float* out) {
   FloatRegister c, s;
@@ -22,7 +18,7 @@ ARS_FN void add_noise(FloatRegister z, const float* center, const float* scale, 
   __builtin_memcpy(out, &noisy, sizeof noisy);
 }
 
-// The values of one step, 4 * counter_lanes of them, in the order of their dimensions.
+// Writes the values of one step, 4 * blocks_per_vector of them, in the order of their dimensions.
 ARS_FN void add_noise(Floats a, Floats b, const float* center, const float* scale, float* out) {
   const int n = register_bytes / 4;
   add_noise(interleave_low(a.a, b.a), center, scale, out);
@@ -31,10 +27,11 @@ ARS_FN void add_noise(Floats a, Floats b, const float* center, const float* scal
   add_noise(interleave_high(a.b, b.b), center + 3 * n, scale + 3 * n, out + 3 * n);
 }
 
-// Words first, then values, a chunk at a time: two short loops keep more work in flight than one long loop.
-// The key and the pointers come by value: the compiler then knows that writing a copy does not change them.
-template <Family family> static void fill_family(const DrawKey key, const CopyPart part) {
-  const size_t chunk = 32, step = 4 * counter_lanes;
+// Works in chunks: first all words of a chunk, then all its values, because two short loops keep more operations in
+// flight than one long loop. The key and the part are passed by value, so that the compiler knows that writing the
+// noisy copy does not change them.
+template <NoiseFunction standard_noise> static void fill_family(const DrawKey key, const CopyPart part) {
+  const size_t chunk = 32, step = 4 * blocks_per_vector;
   Words32 even[chunk], odd[chunk];
   for (size_t start = 0; start < part.values; start += chunk * step) {
     const size_t values = part.values - start < chunk * step ? part.values - start : chunk * step;
@@ -43,14 +40,14 @@ template <Family family> static void fill_family(const DrawKey key, const CopyPa
     float* out = part.out + start;
 
     Counters blocks = block_numbers(part.first_block + (uint32_t)(start / 4));
-    for (size_t i = 0; i < steps; ++i, blocks = blocks + (uint32_t)counter_lanes) {
+    for (size_t i = 0; i < steps; ++i, blocks = blocks + (uint32_t)blocks_per_vector) {
       const Block<Counters> w = stream_words(key, blocks);
-      // Words 0 and 2 side by side, and words 1 and 3: interleaving the two results gives the order 0, 1, 2, 3.
+      // Words 0 and 2 stand side by side, and so do words 1 and 3: interleaving the values of both restores 0, 1, 2, 3.
       even[i] = join(w.w0, w.w2), odd[i] = join(w.w1, w.w3);
     }
     Floats a, b;
     for (size_t i = 0; i < whole_steps; ++i) {
-      standard_noise<family>(even[i], odd[i], a, b);
+      standard_noise(even[i], odd[i], a, b);
       add_noise(a, b, center + i * step, scale + i * step, out + i * step);
     }
     if (steps > whole_steps) {
@@ -58,7 +55,7 @@ template <Family family> static void fill_family(const DrawKey key, const CopyPa
       float padded[3][step] = {};
       __builtin_memcpy(padded[0], center + whole_steps * step, rest * sizeof(float));
       __builtin_memcpy(padded[1], scale + whole_steps * step, rest * sizeof(float));
-      standard_noise<family>(even[whole_steps], odd[whole_steps], a, b);
+      standard_noise(even[whole_steps], odd[whole_steps], a, b);
       add_noise(a, b, padded[0], padded[1], padded[2]);
       __builtin_memcpy(out + whole_steps * step, padded[2], rest * sizeof(float));
     }
@@ -67,9 +64,12 @@ template <Family family> static void fill_family(const DrawKey key, const CopyPa
 
 static void fill_vector(Family family, const DrawKey& key, const CopyPart& part) {
   switch (family) {
-    case Family::gaussian: fill_family<Family::gaussian>(key, part); break;
-    case Family::laplace: fill_family<Family::laplace>(key, part); break;
-    case Family::uniform: fill_family<Family::uniform>(key, part); break;
+#define ARS_CASE(name, code)                       \
+  case Family::name:                               \
+    fill_family<name<Floats, Words32>>(key, part); \
+    break;
+    ARS_FAMILIES(ARS_CASE)
+#undef ARS_CASE
   }
 }
 

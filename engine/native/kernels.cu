@@ -1,44 +1,43 @@
-// The CUDA kernels: noisy copies straight into a model's input, and votes counted where the logits lie. Both take the
-// requests of many inputs at once, and come for float32 and float16. The noise is stream.h, to the bit.
+// The CUDA kernels. One writes noisy copies straight into a model's input, the other counts votes where the logits are.
+// Both handle the requests of many inputs at once, in float32 or float16. The noise is that of stream.h, bit for bit.
 //
-// tests/simulated_gpu/ compiles this file as host C++ too, where it must give what the host sampler gives.
+// tests/simulated_gpu/ also compiles this file as host C++, where it must give the same results as the host sampler.
 #include <cuda_fp16.h>
 
 #include "stream.h"
 
 namespace {
 
-// Draws of one input in one phase, for the rows of a batch up to end_row: from where the request before it ended.
-struct Request {
-  int64_t slot, input, phase, first_draw, end_row;
-};
+// Draws of one input in one phase. They take the rows of the batch from the end of the request before up to end_row.
+struct Request { int64_t slot, input, phase, first_draw, end_row; };
 
-// The request that a row belongs to: the first that ends after it. An empty request ends where it starts: never that.
+// The request that a row belongs to: the first one that ends after the row. An empty request is never found, because it
+// ends where the request before it ends.
 __device__ int request_of(int64_t row, const Request* requests, int count) {
   int low = 0, high = count - 1;
   while (low < high) {
     const int middle = (low + high) / 2;
-    if (requests[middle].end_row > row) high = middle;
-    else low = middle + 1;
+    if (requests[middle].end_row > row)
+      high = middle;
+    else
+      low = middle + 1;
   }
   return low;
 }
 
-// Four values that are moved as one: 16 bytes of float32, 8 bytes of float16.
-template <class Value> struct alignas(4 * sizeof(Value)) Four {
-  Value v[4];
-};
+// Four values that are loaded and stored together: 16 bytes of float32, 8 bytes of float16.
+template <class Value> struct alignas(4 * sizeof(Value)) Four { Value v[4]; };
 
 __device__ void convert(float value, float& out) { out = value; }
 __device__ void convert(float value, __half& out) { out = __float2half_rn(value); }
 __device__ float as_float(float value) { return value; }
 __device__ float as_float(__half value) { return __half2float(value); }
 
-// A thread makes one Philox block, so four dimensions, of one copy. Threads side by side write values side by side; all
-// threads of a thread block work on the same copy, so they read the same request.
+// A thread makes one Philox block, that is four dimensions, of one copy. Neighbouring threads write neighbouring
+// values, and all threads of a thread block work on the same copy, so they read the same request.
 template <class Value>
-__device__ void fill(Value* out, const Request* requests, int count, int64_t rows, const float* center, const float* scale,
-                     int64_t dimensions, uint32_t family, uint64_t seed) {
+__device__ void fill(Value* out, const Request* requests, int count, int64_t rows, const float* center,
+                     const float* scale, int64_t dimensions, uint32_t family, uint64_t seed) {
   const int64_t block = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, first = 4 * block;
   if (first >= dimensions) return;
   for (int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
@@ -47,12 +46,14 @@ __device__ void fill(Value* out, const Request* requests, int count, int64_t row
     const int64_t first_row = i ? requests[i - 1].end_row : 0;
     const ars::DrawKey key = {seed, (uint64_t)(request.first_draw + row - first_row), (uint32_t)request.input,
                               (uint32_t)request.phase};
-    float z[4] = {};
+    // A family that these kernels do not know gives NaN, and such a copy votes for no class.
+    const float unknown = ars::float_of(0x7FC00000u);
+    float z[4] = {unknown, unknown, unknown, unknown};
     ars::stream_block((ars::Family)family, key, (uint32_t)block, z);
 
     const float *c = center + request.slot * dimensions + first, *s = scale + request.slot * dimensions + first;
     Value* to = out + row * dimensions + first;
-    if (dimensions % 4 == 0) {  // then every block starts at a multiple of its size
+    if (dimensions % 4 == 0) {  // every block then starts at a multiple of its size
       const Four<float> centers = *(const Four<float>*)c, scales = *(const Four<float>*)s;
       Four<Value> noisy;
       ARS_UNROLL
@@ -66,10 +67,12 @@ __device__ void fill(Value* out, const Request* requests, int count, int64_t row
   }
 }
 
-// A thread counts one row. counts has a row a request, of classes + 1 columns, and starts at zero; the last column is for
-// rows with a logit that is not finite. Every logit is read once, next to nothing beside the model that made it.
+// A thread counts one row. counts has one row of classes + 1 columns for each request, and starts at zero; the last
+// column counts rows with a logit that is not finite. Every logit is read once, which takes next to no time compared
+// with the model that made it.
 template <class Value>
-__device__ void count_row(const Value* logits, int classes, const Request* requests, int count, int64_t rows, int32_t* counts) {
+__device__ void count_row(const Value* logits, int classes, const Request* requests, int count, int64_t rows,
+                          int32_t* counts) {
   const int64_t row = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
   if (row >= rows) return;
   logits += row * classes;
@@ -88,7 +91,7 @@ __device__ void count_row(const Value* logits, int classes, const Request* reque
 
 extern "C" {
 
-// The grid covers the Philox blocks of a copy in x, and in y the rows, or as many of them as a grid may have.
+// The grid covers the Philox blocks of a copy in x, and the rows in y, or as many of them as a grid may have.
 __global__ void fill_noisy_float32(float* out, const Request* requests, int count, int64_t rows, const float* center,
                                    const float* scale, int64_t dimensions, uint32_t family, uint64_t seed) {
   fill(out, requests, count, rows, center, scale, dimensions, family, seed);

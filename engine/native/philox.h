@@ -1,5 +1,5 @@
 // Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
-// A stateless function: four counter words and two key words in, four random words out.
+// A stateless function from four counter words and two key words to four random words.
 #pragma once
 
 #include "arithmetic.h"
@@ -8,7 +8,7 @@ namespace ars {
 
 template <class W> struct Block { W w0, w1, w2, w3; };
 
-// W is uint32_t, or a vector whose lanes are words (lanes.h). The key is the same for every lane.
+// W is uint32_t or a vector of words (vectors.h). All words of a vector have the same key.
 template <class W> ARS_FN Block<W> philox4x32_10(Block<W> c, uint32_t key0, uint32_t key1) {
   ARS_UNROLL
   for (int round = 0; round < 10; ++round) {

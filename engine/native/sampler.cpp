@@ -6,11 +6,11 @@ namespace ars {
 
 namespace {
 
-// The batch as one line of Philox blocks, copy after copy, so that it can be cut anywhere into even pieces.
+// The batch as one sequence of Philox blocks, copy after copy, which can be cut anywhere into pieces of equal size.
 struct Batch {
   float* out;
   const std::vector<Request>& requests;
-  const std::vector<uint64_t>& first_rows;  // of each request, and last the number of rows
+  const std::vector<uint64_t>& first_rows;  // the first row of each request, and at the end the number of rows
   const Slots& slots;
   Family family;
   uint64_t seed;
@@ -33,7 +33,8 @@ struct Batch {
     const size_t d = slots.dimensions, from = 4 * from_block, to = std::min<size_t>(d, 4 * to_block);
     const size_t slot = (size_t)request.slot * d + from;
     const DrawKey key = {seed, (uint64_t)request.first_draw + draw, (uint32_t)request.input, (uint32_t)request.phase};
-    fill(family, key, CopyPart{(uint32_t)from_block, to - from, slots.center + slot, slots.scale + slot, out + row * d + from});
+    fill(family, key,
+         CopyPart{(uint32_t)from_block, to - from, slots.center + slot, slots.scale + slot, out + row * d + from});
   }
 };
 
@@ -46,8 +47,10 @@ void fill_noisy(float* out, const std::vector<Request>& requests, const Slots& s
   const Batch batch = {out, requests, first_rows, slots, family, seed, fill};
   const uint64_t blocks = first_rows.back() * batch.blocks_per_copy();
 
-  const uint64_t piece_blocks = 1 << 12;  // some 20 us of work
-  const auto fill_piece = [&](size_t i) { batch.fill_blocks(i * piece_blocks, std::min(blocks, (i + 1) * piece_blocks)); };
+  const uint64_t piece_blocks = 1 << 12;  // about 20 us of work
+  const auto fill_piece = [&](size_t i) {
+    batch.fill_blocks(i * piece_blocks, std::min(blocks, (i + 1) * piece_blocks));
+  };
   workers.run((blocks + piece_blocks - 1) / piece_blocks, fill_piece);
 }
 

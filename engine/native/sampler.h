@@ -1,4 +1,4 @@
-// The host sampler: fills batches of noisy copies with noise stream 1, and counts the votes of a batch of logits.
+// The host sampler: it fills batches of noisy copies with noise stream 1 and counts the votes in a batch of logits.
 #pragma once
 
 #include <stddef.h>
@@ -10,7 +10,8 @@
 
 namespace ars {
 
-// Part of one noisy copy: `values` values from the first dimension of `first_block` on. The pointers point there.
+// A part of one noisy copy: `values` values, beginning at the first dimension of Philox block `first_block`. All
+// pointers point to that dimension.
 struct CopyPart {
   uint32_t first_block;
   size_t values;
@@ -26,33 +27,34 @@ void fill_avx2(Family, const DrawKey&, const CopyPart&);
 void fill_avx512(Family, const DrawKey&, const CopyPart&);
 void fill_neon(Family, const DrawKey&, const CopyPart&);
 
-// One set of processor instructions that the noise can be made with. All of them give the same bits.
+// A set of processor instructions that can make the noise. All sets give the same bits.
 struct Instructions {
   const char* name;
   FillFunction fill;
 };
 
-// The sets that this processor has, the fastest first; "scalar" is always there. Each of the others has been checked
-// against scalar on this processor, and one that fails makes this call throw.
+// The sets that this processor has, the fastest first. The last one is "scalar", which needs no special instructions.
+// The first call compares every other set with it on this processor, and throws if one gives other bits.
 const std::vector<Instructions>& usable_instructions();
 
 // The draws [first_draw, first_draw + draws) of one input in one phase; they take the next `draws` rows of a batch.
-struct Request {
-  int64_t slot, input, phase, first_draw, draws;
-};
+struct Request { int64_t slot, input, phase, first_draw, draws; };
 
-// The inputs at hand: row `slot` of each table holds an input's x + mean and scale.
+// The loaded inputs: row `slot` of the tables holds the x + mean and the scale of one input.
 struct Slots {
   const float* center;
   const float* scale;
   size_t dimensions;
 };
 
-// The callers check the arguments: every slot exists, every request fits noise stream 1, and the rows fit the batch.
+// Fills the rows of a batch with the draws that the requests ask for. The caller has checked that every slot exists,
+// that every request is within the bounds of noise stream 1 (DrawKey), and that the requests add up to the rows of the
+// batch.
 void fill_noisy(float* out, const std::vector<Request>& requests, const Slots& slots, Family family, uint64_t seed,
                 Workers& workers, FillFunction fill);
 
-// counts has a row a request, of classes + 1 columns; the last column is for rows with a logit that is not finite.
+// Adds the votes of each request to its row of counts, which has classes + 1 columns. The last column counts rows with
+// a logit that is not finite.
 void count_votes(const float* logits, size_t classes, const std::vector<Request>& requests, int64_t* counts);
 
 }  // namespace ars

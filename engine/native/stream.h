@@ -3,10 +3,10 @@
 //   key      (seed low, seed high)
 //   counter  (block, draw low 32, input, phase | draw high 24 << 8)
 //   block b  holds the dimensions 4b, 4b+1, 4b+2, 4b+3
-//   Gaussian values come in pairs from the words (0, 1) and (2, 3); Laplace and uniform from one word each.
-//   A noisy value is fma(scale, z, x + mean), in float32.
+//   values   two from the words (0, 1) of a block and two from its words (2, 3): distributions.h
+//   copy     a noisy value is fma(scale, z, x + mean), in float32
 //
-// tests/known_answers.txt fixes the bits. A change of any bit is a new stream with a new number.
+// tests/known_answers.txt holds its bits. A change of any bit would make it another stream, with another number.
 #pragma once
 
 #include "distributions.h"
@@ -14,9 +14,8 @@
 
 namespace ars {
 
-enum class Family : uint32_t { gaussian = 0, laplace = 1, uniform = 2 };
-
-struct DrawKey {  // everything that names a draw
+// What identifies a draw.
+struct DrawKey {
   uint64_t seed;
   uint64_t draw;  // below 2^56
   uint32_t input;
@@ -33,16 +32,13 @@ template <class W> ARS_FN Block<W> stream_words(const DrawKey& key, W block) {
 ARS_FN void stream_block(Family family, const DrawKey& key, uint32_t block, float z[4]) {
   const Block<uint32_t> w = stream_words(key, block);
   switch (family) {
-    case Family::gaussian:
-      gaussian_pair(w.w0, w.w1, z[0], z[1]);
-      gaussian_pair(w.w2, w.w3, z[2], z[3]);
-      break;
-    case Family::laplace:
-      z[0] = laplace<float>(w.w0), z[1] = laplace<float>(w.w1), z[2] = laplace<float>(w.w2), z[3] = laplace<float>(w.w3);
-      break;
-    case Family::uniform:
-      z[0] = uniform<float>(w.w0), z[1] = uniform<float>(w.w1), z[2] = uniform<float>(w.w2), z[3] = uniform<float>(w.w3);
-      break;
+#define ARS_CASE(name, code)      \
+  case Family::name:              \
+    name(w.w0, w.w1, z[0], z[1]); \
+    name(w.w2, w.w3, z[2], z[3]); \
+    break;
+    ARS_FAMILIES(ARS_CASE)
+#undef ARS_CASE
   }
 }
 

@@ -1,5 +1,5 @@
-// Threads that wait for work. A batch is cut into many pieces and whoever is free takes the next one, so a thread that
-// wakes late costs little: the others have done its share.
+// Threads that wait for work. A batch is cut into many pieces, and every thread takes the next piece as soon as it is
+// free. A thread that wakes up late therefore costs little: the others have done its share.
 #pragma once
 
 #include <atomic>
@@ -15,13 +15,13 @@ namespace ars {
 
 class Workers {
  public:
-  // `threads` counts the caller of `run`, which works too. The others end by themselves when this object is gone.
-  // A process that was forked has none of them, and may have a lock that is never released: there the caller of
-  // `run` does all the work, and no lock is touched.
+  // `threads` includes the thread that calls `run`, which works too. The others end when this object is destroyed.
+  // A forked process has none of them, and its copies of the locks may stay locked forever. There the caller of `run`
+  // does all the work and touches no lock.
   explicit Workers(int threads) : state_(std::make_shared<State>()), owner_(getpid()) {
     try {
       for (int i = 1; i < threads; ++i) std::thread(serve, state_).detach();
-    } catch (...) {  // the system has no more threads to give: let those that it gave end
+    } catch (...) {  // the system gives no more threads: end those that were started
       stop();
       throw;
     }
@@ -31,7 +31,8 @@ class Workers {
     if (getpid() == owner_) stop();
   }
 
-  // Calls piece(0), ..., piece(pieces - 1), each once, and returns when all are done. Calls of `run` take turns.
+  // Calls piece(0), ..., piece(pieces - 1), once each, and returns when all have returned. Concurrent calls of `run`
+  // wait for each other.
   void run(size_t pieces, const std::function<void(size_t)>& piece) {
     if (getpid() != owner_) {
       for (size_t i = 0; i < pieces; ++i) piece(i);
@@ -49,7 +50,7 @@ class Workers {
     }
     take_pieces(state, piece, pieces);
     std::unique_lock<std::mutex> lock(state.mutex);
-    state.piece = nullptr;  // a thread that wakes from here on finds nothing to do
+    state.piece = nullptr;  // a thread that wakes up after this finds nothing to do
     state.idle.wait(lock, [&] { return state.busy == 0; });
   }
 

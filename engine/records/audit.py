@@ -17,9 +17,8 @@ from ars.data.pixels import file_sha256
 from ars.engine.records.run import content_sha256, environment_of, settings_of
 from ars.engine.records.store import Record, read_records, read_settings
 from ars.engine.smoothed import SmoothedClassifier, load
-from ars.engine.statistics.certificate import BOUNDS, Certificate, certificate
-from ars.engine.statistics.plan import Plan
-from ars.engine.statistics.stopping import Question, Tolerance, parse_radii
+from ars.engine.statistics.certificate import Certificate, certify_votes
+from ars.engine.statistics.plan import BOUNDS, Plan
 from ars.errors import ArgumentError, ArsError, FileError, MissingPackage, ModelError, StoreError
 from ars.noise import NoiseKind
 
@@ -57,7 +56,7 @@ def audit(
         raise StoreError(path, "it holds no certificates", "certify some inputs first")
     found = Audit()
     with _reading_settings(path):
-        plan, kind = _plan(settings), NoiseKind(str(settings["kind"]))
+        plan, kind = Plan.from_settings(settings), NoiseKind(str(settings["kind"]))
         sigma = None if settings.get("sigma") is None else float(str(settings["sigma"]))
         size = _number(environment, "resize"), _number(environment, "crop")
         if "bounds" in plan.settings and settings.get("bounds") != BOUNDS:
@@ -120,38 +119,15 @@ def _recorded(path: Path, environment: Settings, name: str, option: str) -> str:
     return str(environment[name])
 
 
-def _plan(settings: Settings) -> Plan:
-    question: Question | None = None
-    if settings["stopping"] == "adaptive":
-        radii, tolerance = settings.get("radii"), settings.get("tolerance")
-        question = Tolerance(float(str(tolerance))) if radii is None else parse_radii(str(radii))
-    n0, n, alpha = int(str(settings["n0"])), int(str(settings["n"])), float(str(settings["alpha"]))
-    return Plan(n0, n, alpha, settings["two_sided"] is True, question)
-
-
 def _recompute(record: Record, plan: Plan, family: str, kind: NoiseKind) -> list[str]:
     """The certificate once more, from the votes in the record."""
     made = record.certificate
     try:
-        again = certificate(
-            made.counts,
-            made.selected,
-            n0=plan.n0,
-            alpha=plan.alpha,
-            family=family,
-            scale=made.sigma_min,
-            kind=kind,
-            two_sided=plan.two_sided,
-            question=plan.question,
-            looks=made.looks,
-            budget=plan.n,
+        again = certify_votes(
+            made.counts, made.selected, plan=plan, family=family, scale=made.sigma_min, kind=kind, looks=made.looks
         )
     except ArsError as error:
         return [f"input {record.idx}: its votes make no certificate ({error})"]
-    if plan.question is None and again.n != plan.n:
-        return [f"input {record.idx}: it has {again.n} votes, and the plan is {plan.n}"]
-    if (plan.question is None) != (again.stopping == "fixed"):
-        return [f"input {record.idx}: its looks are {list(made.looks)}, which is not how the run stopped its inputs"]
     if record.draws != again.n0 + again.n:
         return [f"input {record.idx}: draws is {record.draws} in the record, and its votes are {again.n0 + again.n}"]
     # The smallest scale alone says nothing of the map's other values.

@@ -1,7 +1,6 @@
 """A certification run: the inputs of a data source through a smoothed classifier into a store."""
 
 import hashlib
-import importlib.metadata
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ars.data import Dataset
+from ars.distribution import VERSION
 from ars.engine.records.store import Record, Store
 from ars.engine.samplers.host import usable_instructions
 from ars.engine.smoothed import SmoothedClassifier
@@ -44,7 +44,7 @@ def environment_of(classifier: SmoothedClassifier, data: Dataset) -> dict[str, s
     entry = classifier.manifest.entry(classifier.runner.path.name) if classifier.manifest else None
     return {
         "data_name": data.name,
-        "ars": importlib.metadata.version("ars"),
+        "ars": VERSION,
         classifier.runner.name: classifier.runner.version,
         "precision": (entry and entry.precision) or classifier.runner.precision,
         "device": "; ".join(device.describe() for device in classifier.devices),

@@ -11,9 +11,17 @@ from scipy.special import betainccinv, betaincinv
 from scipy.stats import binomtest
 
 from ars.checks import real_number, whole_number
+from ars.engine.statistics.looks import Look
 from ars.errors import ArgumentError
 
-__all__ = ["MAX_N", "binomial_test", "check_alpha", "lower_confidence_bound", "upper_confidence_bound"]
+__all__ = [
+    "MAX_N",
+    "binomial_test",
+    "bound_at_fixed_n",
+    "check_alpha",
+    "lower_confidence_bound",
+    "upper_confidence_bound",
+]
 
 MAX_N = 10**9
 MIN_ALPHA = 1e-15
@@ -42,6 +50,21 @@ def upper_confidence_bound(k: int, n: int, alpha: float) -> float:
         return 1.0
     bound = -math.expm1(math.log(alpha) / n) if k == 0 else float(betainccinv(k + 1, n - k, alpha))
     return min(1.0, bound + _TAIL_SLACK * min(bound, 1 - bound) + _ROUNDING_SLACK)
+
+
+def bound_at_fixed_n(votes: Look, alpha: float, *, two_sided: bool) -> tuple[float, float]:
+    """A lower bound of pA and an upper bound of pB, after a number of draws that was fixed before the first.
+
+    If `two_sided`, each bound holds at level alpha / 2; otherwise pB is 1 - pA and pA's bound has all of alpha. The
+    bound of pB is computed from the count of the most frequent other answer, at the level of a single answer. Proof
+    that this is enough: let b be the likeliest other answer. Its count is at most that of the most frequent one, and
+    the bound grows with the count. So whenever b's own bound is at least its probability, which fails with probability
+    at most alpha / 2, this one is too; and every other answer is no likelier than b.
+    """
+    p_a = lower_confidence_bound(votes.hits, votes.draws, alpha / (1 + two_sided))
+    if not two_sided:
+        return p_a, 1 - p_a  # exact where it matters, for p_a of at least 1/2
+    return p_a, min(upper_confidence_bound(votes.runner_up, votes.draws, alpha / 2), 1 - p_a)
 
 
 def binomial_test(k: int, n: int) -> float:

@@ -1,7 +1,8 @@
 """A certificate: what the votes of one input prove about the smoothed classifier around it.
 
-The statistics are in bounds.py and the geometry in ars/noise.py; here they meet. `certificate` is the last third of
-the paper's certification algorithm (counts in, radius out) and `prediction` the end of its prediction algorithm.
+The statistics are in bounds.py and ladder.py, and the geometry is in ars/noise.py; here they meet. `certify_votes` is
+the last third of the paper's certification algorithm: counts in, radius out. `predict_from_votes` is the end of its
+prediction algorithm.
 """
 
 import math
@@ -13,36 +14,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ars.checks import whole_number
-from ars.engine.statistics.bounds import (
-    MAX_N,
-    binomial_test,
-    check_alpha,
-    lower_confidence_bound,
-    upper_confidence_bound,
-)
-from ars.engine.statistics.ladder import STEPS, TWO_SIDED, Ladder, bounds_at, ladder
-from ars.engine.statistics.looks import Look, check_looks
-from ars.engine.statistics.stopping import Question
+from ars.engine.statistics.bounds import MAX_N, binomial_test, check_alpha
+from ars.engine.statistics.looks import Look, check_looks, take_look
+from ars.engine.statistics.plan import Plan
 from ars.errors import ArgumentError
 from ars.noise import Family, NoiseKind, Scope, family_named, scale_map
 
-__all__ = [
-    "ABSTAIN",
-    "BOUNDS",
-    "Certificate",
-    "certificate",
-    "fixed_bounds",
-    "format_radius",
-    "ladders_of",
-    "look_at",
-    "prediction",
-]
+__all__ = ["ABSTAIN", "Certificate", "certify_votes", "format_radius", "predict_from_votes"]
 
 ABSTAIN = -1
-
-BOUNDS = 2
-"""The version of the bounds of adaptive and two-sided certificates, for the record: the same votes have others in
-another version. (1 had Bonferroni's inequality, over the looks and over the other answers.)"""
 
 
 @dataclass(frozen=True)
@@ -112,51 +92,45 @@ class Certificate:
         return family_named(self.family).weighted_norm(delta, sigma) < self.K
 
 
-def certificate(
+def certify_votes(
     counts: Sequence[int],
     selected: int,
     *,
-    n0: int,
-    alpha: float,
+    plan: Plan,
     family: Family | str,
     scale: ArrayLike,
     kind: NoiseKind | str,
-    two_sided: bool = False,
-    question: Question | None = None,
     looks: Sequence[Look] = (),
-    budget: int | None = None,
 ) -> Certificate:
-    """The certificate for the class `selected`, from the votes of n fresh draws.
+    """The certificate for the class `selected`, from the votes of fresh draws.
 
     `counts` has a bin for each class and one last bin for draws that voted for nobody; that bin competes like a class.
-    `selected` must come from other draws than `counts`, `n0` of them. If `two_sided`, alpha is split in halves between
-    the bound of pA and that of pB; otherwise pB is 1 - pA. The scale is taken as the noise uses it, in float32.
+    `selected` must come from other draws than `counts`: the plan's n0. The scale is taken as the noise uses it, in
+    float32.
 
-    Without a `question`, n must have been fixed beforehand. With one, n may depend on the votes: `looks` are all that
-    were taken of a budget of `budget` draws, the last one at `counts`.
+    If the plan has no question, `counts` are the votes of its n draws. If it has one, the number of draws may depend on
+    the votes: `looks` are all that were taken, the last one at `counts`.
     """
     votes = _whole_counts(counts)
     family, kind = family_named(family), NoiseKind(kind)
     classes, n = len(votes) - 1, sum(votes)
     selected = whole_number("selected", selected, 0, classes - 1, f"there are {classes} classes")
-    alpha = check_alpha(alpha)
     sigma = scale_map(scale).astype(np.float64)
     sigma_min = float(sigma.min())
-    looks, budget = tuple(Look(*look) for look in looks), n if budget is None else budget
-    if question is not None:
-        if not looks or looks[-1] != look_at(votes, selected):
-            raise ArgumentError(
-                "looks", looks[-1] if looks else "none", "the last look is at the votes that are counted"
-            )
-        check_looks(looks, budget, classes)
-        ladders = ladders_of(question, family, sigma_min, two_sided=two_sided)
-        p_a, p_b = bounds_at(looks, budget, alpha, ladders, two_sided=two_sided)
-    elif looks:
-        raise ArgumentError("looks", looks[-1], "looks are for a question")
-    else:
-        p_a, p_b = fixed_bounds(look_at(votes, selected), alpha, two_sided=two_sided)
     if kind is NoiseKind.ISOTROPIC and sigma_min != sigma.max():
         raise ArgumentError("kind", str(kind), "this scale is not the same everywhere")
+    now, looks = take_look(votes, selected), tuple(Look(*look) for look in looks)
+    if plan.question is None:
+        if looks:
+            raise ArgumentError("looks", looks[-1], "looks are for a question")
+        if n != plan.n:
+            raise ArgumentError("counts", votes, f"they are {n} votes, and the plan is {plan.n}")
+    else:
+        if not looks or looks[-1] != now:
+            last = looks[-1] if looks else "none"
+            raise ArgumentError("looks", last, "the last look is at the votes that are counted")
+        check_looks(looks, plan.n, classes)
+    p_a, p_b = plan.bound(looks or (now,), family, sigma_min)
     K = family.region(p_a, p_b)
     return Certificate(
         predicted=selected if K > 0 else ABSTAIN,
@@ -166,45 +140,23 @@ def certificate(
         p_b=p_b,
         selected=selected,
         counts=tuple(votes),
-        n0=n0,
+        n0=plan.n0,
         n=n,
-        alpha=alpha,
-        two_sided=bool(two_sided),
+        alpha=plan.alpha,
+        two_sided=plan.two_sided,
         family=family.name,
         scope=kind.scope,
         sigma_min=sigma_min,
         sigma_geomean=float(np.exp(np.log(sigma).mean())),
-        budget=budget,
+        budget=plan.n,
         looks=looks,
     )
 
 
-def fixed_bounds(votes: Look, alpha: float, *, two_sided: bool) -> tuple[float, float]:
-    """pA from below and pB from above after a number of draws that was fixed beforehand.
-
-    pB is bounded by the count of the most frequent other answer, at the level of a single one: the likeliest other
-    answer has no more votes than that, so whenever its own bound holds, this one does, for it and for all others.
-    """
-    p_a = lower_confidence_bound(votes.hits, votes.draws, alpha / (1 + two_sided))
-    if not two_sided:
-        return p_a, 1 - p_a  # exact where it matters, for p_a of at least 1/2
-    return p_a, min(upper_confidence_bound(votes.runner_up, votes.draws, alpha / 2), 1 - p_a)
-
-
-def ladders_of(question: Question, family: Family, sigma_min: float, *, two_sided: bool) -> tuple[Ladder, ...]:
-    """The rates that are tested to answer a question."""
-    return (TWO_SIDED,) if two_sided else (STEPS, ladder(family, question.regions(sigma_min)))
-
-
-def look_at(counts: Sequence[int], selected: int) -> Look:
-    """What a look sees of the votes."""
-    return Look(sum(counts), counts[selected], max(count for answer, count in enumerate(counts) if answer != selected))
-
-
-def prediction(counts: Sequence[int], alpha: float) -> int:
+def predict_from_votes(counts: Sequence[int], alpha: float) -> int:
     """The class that wins the votes, or ABSTAIN where its lead over the next could be chance (with risk alpha).
 
-    `counts` is as for `certificate`.
+    `counts` is as for `certify_votes`.
     """
     check_alpha(alpha)
     votes = _whole_counts(counts)

@@ -24,10 +24,11 @@ from functools import lru_cache
 from scipy.special import ndtr
 
 from ars.engine.statistics.looks import Look, look_number
-from ars.engine.statistics.spending import limits
+from ars.engine.statistics.spending import find_limits
+from ars.engine.statistics.stopping import Question
 from ars.noise import Family, hits_at
 
-__all__ = ["STEPS", "TWO_SIDED", "Ladder", "bounds_at", "ladder"]
+__all__ = ["STEPS", "TWO_SIDED", "Ladder", "bound_at_looks", "choose_ladders", "make_ladder"]
 
 Ladder = tuple[float, ...]
 
@@ -39,8 +40,14 @@ TWO_SIDED: Ladder = tuple(float(ndtr(-K / 128)) for K in range(-3 * 128, 6 * 128
 100,000 votes; finer ones would take longer to make than many a run."""
 
 
+@lru_cache(maxsize=2**12)
+def choose_ladders(question: Question, family: Family, sigma_min: float, *, two_sided: bool) -> tuple[Ladder, ...]:
+    """The rates that are tested to answer a question."""
+    return (TWO_SIDED,) if two_sided else (STEPS, make_ladder(family, question.regions(sigma_min)))
+
+
 @lru_cache
-def ladder(family: Family, regions: tuple[float, ...]) -> Ladder:
+def make_ladder(family: Family, regions: tuple[float, ...]) -> Ladder:
     """The rates of misses at which regions of these sizes, from small to large, are just certain, if pB is 1 - pA."""
     rates = (_largest_rate(family, K) for K in regions)
     return tuple(dict.fromkeys(rate for rate in rates if rate > 0))
@@ -49,7 +56,7 @@ def ladder(family: Family, regions: tuple[float, ...]) -> Ladder:
 _largest_rate = lru_cache(maxsize=2**14)(Family.largest_rate)
 
 
-def bounds_at(
+def bound_at_looks(
     looks: Sequence[Look], n: int, alpha: float, ladders: Sequence[Ladder], *, two_sided: bool
 ) -> tuple[float, float]:
     """pA from below and pB from above after these looks, for a budget of n draws. Each has half of alpha if
@@ -73,7 +80,7 @@ def _rate_bound(
         rates = [rate for rate in steps if not_excluded < rate < excluded]
         while rates:
             middle = len(rates) // 2
-            most = limits(rates[middle], n, alpha, floor)
+            most = find_limits(rates[middle], n, alpha, floor)
             if any(count <= most[number] for number, count in zip(numbers, counts, strict=True)):
                 excluded, rates = rates[middle], rates[middle + 1 :]
             else:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ars.errors import ArgumentError
 
-__all__ = ["Look", "check_looks", "look_draws", "look_number", "next_look"]
+__all__ = ["Look", "check_looks", "look_draws", "look_number", "next_look", "take_look"]
 
 RATIO = 1.05
 LEAST_APART = 100
@@ -27,6 +27,11 @@ class Look(NamedTuple):
     draws: int
     hits: int
     runner_up: int
+
+
+def take_look(counts: Sequence[int], selected: int) -> Look:
+    """The look at these votes: `counts` has a bin for each answer, and `selected` is the number of the class."""
+    return Look(sum(counts), counts[selected], max(count for answer, count in enumerate(counts) if answer != selected))
 
 
 @lru_cache

@@ -1,18 +1,29 @@
 """How to certify: the draws, the error probability, and the question that ends an input early."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Self
 
 from ars.checks import whole_number
-from ars.engine.statistics.bounds import MAX_N, check_alpha
-from ars.engine.statistics.certificate import ABSTAIN, BOUNDS, ladders_of
-from ars.engine.statistics.ladder import bounds_at
+from ars.engine.statistics.bounds import MAX_N, bound_at_fixed_n, check_alpha
+from ars.engine.statistics.ladder import bound_at_looks, choose_ladders
 from ars.engine.statistics.looks import Look
-from ars.engine.statistics.stopping import Adaptive, Fixed, Question, StoppingRule
+from ars.engine.statistics.stopping import (
+    NO_RADIUS,
+    Adaptive,
+    Fixed,
+    Question,
+    StoppingRule,
+    question_from_settings,
+)
 from ars.errors import ArgumentError
 from ars.noise import Family
 
-__all__ = ["Plan"]
+__all__ = ["BOUNDS", "Plan"]
+
+BOUNDS = 2
+"""The version of the bounds of adaptive and two-sided certificates, for the record: the same votes have others in
+another version. (Version 1 used Bonferroni's inequality, over the looks and over the other answers.)"""
 
 # Its halves, and the parts that `ars-bench stopping` makes of it, stay in the range of the bounds.
 MIN_PLAN_ALPHA = 1e-9
@@ -33,10 +44,14 @@ class Plan:
     question: Question | None = None
 
     def __post_init__(self) -> None:
-        for name, draws in (("n0", self.n0), ("n", self.n)):
-            whole_number(name, draws, 1, MAX_N, f"certificates are for 1 to {MAX_N} draws")
+        for name in ("n0", "n"):
+            draws = whole_number(name, getattr(self, name), 1, MAX_N, f"certificates are for 1 to {MAX_N} draws")
+            object.__setattr__(self, name, draws)
+        object.__setattr__(self, "alpha", check_alpha(self.alpha))
+        if not isinstance(self.two_sided, bool):
+            raise ArgumentError("two_sided", repr(self.two_sided), "it is True or False")
         least = MIN_PLAN_ALPHA if self.question is None else MIN_ADAPTIVE_ALPHA
-        if check_alpha(self.alpha) < least:
+        if self.alpha < least:
             kind = "certificates" if self.question is None else "adaptive certificates"
             raise ArgumentError("alpha", self.alpha, f"{kind} are for alpha of at least {least}")
 
@@ -48,14 +63,30 @@ class Plan:
             return plan | {"stopping": "fixed"} | ({"bounds": BOUNDS} if self.two_sided else {})
         return plan | {"stopping": "adaptive"} | self.question.settings | {"bounds": BOUNDS}
 
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, object]) -> Self:
+        """The plan whose settings these are. Other settings of the run may be among them, and are ignored.
+
+        So is the version of the bounds: whoever computes a certificate again has to compare it with BOUNDS.
+        """
+        question = question_from_settings(settings)
+        value: Callable[[str], Any] = settings.get  # __post_init__ refuses a missing one, and one of a wrong type
+        return cls(value("n0"), value("n"), value("alpha"), value("two_sided"), question)
+
+    def bound(self, looks: Sequence[Look], family: Family, sigma_min: float) -> tuple[float, float]:
+        """A lower bound of pA and an upper bound of pB, from all looks at the votes; at fixed n there is one."""
+        if self.question is None:
+            (look,) = looks
+            return bound_at_fixed_n(look, self.alpha, two_sided=self.two_sided)
+        ladders = choose_ladders(self.question, family, sigma_min, two_sided=self.two_sided)
+        return bound_at_looks(looks, self.n, self.alpha, ladders, two_sided=self.two_sided)
+
     def stopping_rule(self, family: Family, sigma_min: float) -> StoppingRule:
         """When an input with this noise has had enough draws."""
         if self.question is None:
             return Fixed(self.n)
-        ladders = ladders_of(self.question, family, sigma_min, two_sided=self.two_sided)
 
         def radius(looks: Sequence[Look]) -> float:
-            p_a, p_b = bounds_at(looks, self.n, self.alpha, ladders, two_sided=self.two_sided)
-            return family.radius(p_a, p_b, sigma_min) or ABSTAIN
+            return family.radius(*self.bound(looks, family, sigma_min), sigma_min) or NO_RADIUS
 
         return Adaptive(self.n, self.question, radius)

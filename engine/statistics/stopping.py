@@ -16,9 +16,9 @@ of the grid, on average over orders of the votes.
 
 import bisect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self
 
 from scipy.special import betaincinv
 
@@ -26,10 +26,24 @@ from ars.checks import real_number
 from ars.engine.statistics.looks import Look, look_draws, next_look
 from ars.errors import ArgumentError
 
-__all__ = ["RADII", "Adaptive", "Fixed", "Grid", "Question", "StoppingRule", "Tolerance", "parse_radii"]
+__all__ = [
+    "NO_RADIUS",
+    "QUESTIONS",
+    "RADII",
+    "Adaptive",
+    "Fixed",
+    "Grid",
+    "Question",
+    "StoppingRule",
+    "Tolerance",
+    "question_from_settings",
+]
 
 RADII = tuple(i * 0.25 for i in range(15))
 """The field's grid."""
+
+NO_RADIUS = -1.0
+"""Stands for the radius of votes that certify nothing, not even the radius 0."""
 
 HOPE = 1.8
 
@@ -57,8 +71,8 @@ class Fixed:
         return 0 if looks else self.n
 
 
-class Question(Protocol):
-    """What is asked of a certificate. Radii are -1 where it abstains."""
+class Question(Hashable, Protocol):
+    """What is asked of a certificate. A radius is NO_RADIUS where the certificate abstains."""
 
     def regions(self, sigma_min: float) -> tuple[float, ...]:
         """The sizes K that are asked about, from small to large, where the smallest scale is this."""
@@ -70,7 +84,12 @@ class Question(Protocol):
 
     @property
     def settings(self) -> dict[str, str | float]:
-        """The question, for the record."""
+        """The question as the record keeps it, by names that JSON can hold."""
+        ...
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, object]) -> Self:
+        """The question whose settings these are; other settings among them are ignored."""
         ...
 
 
@@ -100,6 +119,22 @@ class Grid:
     def settings(self) -> dict[str, str | float]:
         return {"radii": ",".join(map(str, self.radii))}
 
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, object]) -> Self:
+        radii = settings["radii"]
+        if not isinstance(radii, str):
+            raise ArgumentError("radii", radii, _RADII)
+        return cls.parse(radii)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The grid of a list like 0,0.25,0.5."""
+        try:
+            radii = tuple(float(number) for number in text.split(","))
+        except ValueError:
+            raise ArgumentError("radii", text, _RADII) from None
+        return cls(radii)
+
 
 @dataclass(frozen=True)
 class Tolerance:
@@ -109,8 +144,10 @@ class Tolerance:
     tolerance: float
 
     def __post_init__(self) -> None:
-        if not LEAST_TOLERANCE <= real_number("tolerance", self.tolerance, _TOLERANCE) < 1:
-            raise ArgumentError("tolerance", self.tolerance, _TOLERANCE)
+        tolerance = real_number("tolerance", self.tolerance, _TOLERANCE)
+        if not LEAST_TOLERANCE <= tolerance < 1:
+            raise ArgumentError("tolerance", tolerance, _TOLERANCE)
+        object.__setattr__(self, "tolerance", tolerance)
 
     def regions(self, sigma_min: float) -> tuple[float, ...]:
         """Half of the tolerance apart; the other half is for stopping early."""
@@ -124,6 +161,27 @@ class Tolerance:
     @property
     def settings(self) -> dict[str, str | float]:
         return {"tolerance": self.tolerance}
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, object]) -> Self:
+        return cls(real_number("tolerance", settings["tolerance"], _TOLERANCE))
+
+
+QUESTIONS: dict[str, type[Question]] = {"radii": Grid, "tolerance": Tolerance}
+"""Every kind of question, by a name that is in its settings and in no other's."""
+
+
+def question_from_settings(settings: Mapping[str, object]) -> Question | None:
+    """The question among the settings of a run; None if n was fixed."""
+    stopping = settings.get("stopping")
+    if stopping == "fixed":
+        return None
+    if stopping != "adaptive":
+        raise ArgumentError("stopping", stopping, "it is fixed or adaptive")
+    for name, kind in QUESTIONS.items():
+        if name in settings:
+            return kind.from_settings(settings)
+    raise ArgumentError("stopping", stopping, f"the settings have none of {', '.join(QUESTIONS)}")
 
 
 _RADII = "give radii that are finite and not negative, like 0,0.25,0.5"
@@ -164,12 +222,3 @@ class Adaptive:
 
 def _share(count: int, draws: int, weight: float, quantile: float) -> float:
     return float(betaincinv(count * weight + 0.5, (draws - count) * weight + 0.5, quantile))
-
-
-def parse_radii(text: str) -> Grid:
-    """A grid from a list like 0,0.25,0.5."""
-    try:
-        radii = tuple(float(number) for number in text.split(","))
-    except ValueError:
-        raise ArgumentError("radii", text, _RADII) from None
-    return Grid(radii)

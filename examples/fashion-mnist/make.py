@@ -6,7 +6,7 @@
 train.npz has the first 5,000 training images and images.npz the first 200 test images: `ars-train --dataset
 examples/fashion-mnist` trains on the one and validates on the other. The classifier is a CNN trained on all training
 images under Gaussian noise of sigma 0.5 (Cohen et al., 2019), a tenth of the size of ars-train's, with the
-normalisation inside; it needs torch, onnx and onnxscript (`pip install 'ars[train]'`).
+normalisation inside; it needs torch, onnx and onnxscript (`pip install 'ars-certify[train]'`).
 """
 
 import sys

@@ -13,8 +13,9 @@ from ars.bench.cli import main
 from ars.bench.stopping.rules import HOPES, _betting, _equal, replay, votes_of_run
 from ars.engine.cli import main as engine
 from ars.engine.records.store import Record
-from ars.engine.statistics.certificate import certificate
+from ars.engine.statistics.certificate import certify_votes
 from ars.engine.statistics.looks import look_draws
+from ars.engine.statistics.plan import Plan
 from ars.engine.statistics.stopping import HOPE, Grid
 from ars.noise import GAUSSIAN, NoiseKind
 
@@ -22,9 +23,8 @@ from ars.noise import GAUSSIAN, NoiseKind
 def records(n, shares):
     for idx, share in enumerate(shares):
         hits = round(n * share)
-        made = certificate(
-            [hits, n - hits, 0], 0, n0=100, alpha=0.001, family=GAUSSIAN, scale=0.5, kind=NoiseKind.ISOTROPIC
-        )
+        counts = [hits, n - hits, 0]
+        made = certify_votes(counts, 0, plan=Plan(n=n), family=GAUSSIAN, scale=0.5, kind=NoiseKind.ISOTROPIC)
         yield Record(idx, 0, made, n + 100, 0.1, "")
 
 

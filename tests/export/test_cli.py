@@ -311,7 +311,7 @@ def test_without_tensorrt_an_engine_that_is_asked_for_is_refused_and_no_other(fo
     hidden = ("tensorrt", "tensorrt_rtx")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name in hidden else find(name))
     given = write_onnx_model(folder)
-    assert refused(*given, "--tensorrt", "on") == "TensorRT is not installed; run `pip install 'ars[rtx]'`"
+    assert refused(*given, "--tensorrt", "on") == "TensorRT is not installed; run `pip install 'ars-certify[rtx]'`"
     for gpu, reason in ((None, "there is no GPU here"), ("8.6", "TensorRT is not installed; run `pip")):
         monkeypatch.setattr(pipeline, "local_gpu", lambda gpu=gpu: gpu)
         result = run(*given)
@@ -322,4 +322,4 @@ def test_without_tensorrt_an_engine_that_is_asked_for_is_refused_and_no_other(fo
 def test_without_torch_the_error_has_the_install_line(monkeypatch):
     find = importlib.util.find_spec
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "torch" else find(name))
-    assert refused("model.pt") == "torch is not installed; run `pip install 'ars[train]'`"
+    assert refused("model.pt") == "torch is not installed; run `pip install 'ars-certify[train]'`"

@@ -165,13 +165,13 @@ def test_without_tensorrt_the_error_has_the_install_line(monkeypatch):
     hide(monkeypatch)
     with pytest.raises(MissingPackage) as error:
         find_flavour()
-    assert str(error.value) == "TensorRT is not installed; run `pip install 'ars[rtx]'`"
+    assert str(error.value) == "TensorRT is not installed; run `pip install 'ars-certify[rtx]'`"
 
 
 def test_tensorrt_alone_needs_a_gpu(monkeypatch):
     hide(monkeypatch, "tensorrt")
     monkeypatch.setattr(tensorrt, "local_gpu", lambda: None)
-    with pytest.raises(InputError, match="there is none here; run `pip install 'ars\\[rtx\\]'`, which builds for GPUs"):
+    with pytest.raises(InputError, match="run `pip install 'ars-certify\\[rtx\\]'`, which builds for GPUs"):
         find_flavour()
 
 

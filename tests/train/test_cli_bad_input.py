@@ -197,7 +197,7 @@ def test_a_full_disk_keeps_the_earlier_checkpoint(monkeypatch):
 
 def test_without_torch_the_install_line_is_said(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    refused(CliRunner().invoke(main, []), "torch is not installed; run `pip install 'ars[train]'`")
+    refused(CliRunner().invoke(main, []), "torch is not installed; run `pip install 'ars-certify[train]'`")
 
 
 def test_without_cuda_the_device_is_refused(monkeypatch):

@@ -14,6 +14,7 @@ from support.engine_runs import certify, records, write_manifest
 import ars
 from ars.engine.cli import main
 from ars.engine.records.store import read_settings
+from ars.noise import FAMILIES
 
 pytestmark = pytest.mark.usefixtures("files", "machine")
 
@@ -28,7 +29,7 @@ def both(*arguments, engine="model.onnx", data="data.npz"):
     return [records(f"{store}.sqlite") for store in stores]
 
 
-@pytest.mark.parametrize("family", ["gaussian", "laplace", "uniform"])
+@pytest.mark.parametrize("family", FAMILIES)
 def test_certificates_are_the_processors(machine, family):
     cpu, tensorrt, onnxruntime = both("--family", family)
     assert cpu == tensorrt == onnxruntime

@@ -12,6 +12,7 @@ from support import models
 
 from ars.engine import selftest
 from ars.engine.cli import main
+from ars.noise import FAMILIES
 
 
 def run(*arguments):
@@ -101,19 +102,22 @@ def test_devices_without_a_gpu_says_what_to_do(files, machine):
 
 def test_devices_without_pycuda_says_what_to_install(files):
     result = run("devices", "--engine", "model.onnx")
-    assert "cuda            missing  pycuda is not installed; run `pip install 'ars[gpu]'`" in result.stdout
+    assert "cuda            missing  pycuda is not installed; run `pip install 'ars-certify[gpu]'`" in result.stdout
     assert result.stdout.splitlines()[-1].startswith("cpu             fits     onnxruntime")
     Path("model.trt").write_bytes(b"engine")
     last = run("devices", "--engine", "model.trt").stdout.splitlines()[-1]
-    assert last == "cuda:0          refuses  pycuda is not installed; run `pip install 'ars[gpu]'`"
+    assert last == "cuda:0          refuses  pycuda is not installed; run `pip install 'ars-certify[gpu]'`"
 
 
 def test_the_noise_that_is_known_is_noise_stream_1():
     from support import reference
 
-    known = selftest._known_noise()
     request = selftest._REQUESTS[1]
     center, scale = (values[request.slot] for values in selftest._slots())
-    for family, values in known.items():
-        row = reference.stream_row(family, 2**63 + 11, request.input_id, request.phase, request.first_draw + 2, 1023)
+    for family in FAMILIES.values():
+        values = selftest._host_noise(family, "scalar")
+        assert selftest._is_known(values, family)
+        row = reference.stream_row(
+            family.name, 2**63 + 11, request.input_id, request.phase, request.first_draw + 2, 1023
+        )
         np.testing.assert_allclose((values[7] - center) / scale, row, atol=1e-5)

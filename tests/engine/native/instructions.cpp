@@ -1,4 +1,4 @@
-// Prints the instruction sets that this processor has; each has then been checked against scalar, bit for bit.
+// Prints the instruction sets that this processor has. Listing them checks each against the scalar code, bit for bit.
 #include <cstdio>
 #include <exception>
 

@@ -14,7 +14,7 @@ from ars.engine.cli import main
 from ars.engine.records.audit import _recompute
 from ars.engine.records.store import read_records
 from ars.engine.statistics.bounds import lower_confidence_bound
-from ars.engine.statistics.ladder import STEPS, bounds_at, ladder
+from ars.engine.statistics.ladder import STEPS, bound_at_looks, make_ladder
 from ars.engine.statistics.looks import Look
 from ars.engine.statistics.plan import Plan
 from ars.engine.statistics.stopping import Grid
@@ -137,8 +137,8 @@ def test_looks_that_no_input_can_have_had_are_found_though_all_bounds_follow_fro
     hits, n = json.loads(stored("counts", idx))[stored("selected", idx)], stored("n", idx)
     p_a = lower_confidence_bound(hits, n, 0.001)
     if looks:
-        ladders = STEPS, ladder(GAUSSIAN, Grid((0, 0.05, 0.1)).regions(stored("sigma_min", idx)))
-        p_a = bounds_at(looks, 20_000, 0.001, ladders, two_sided=False)[0]
+        ladders = STEPS, make_ladder(GAUSSIAN, Grid((0, 0.05, 0.1)).regions(stored("sigma_min", idx)))
+        p_a = bound_at_looks(looks, 20_000, 0.001, ladders, two_sided=False)[0]
     change("looks", json.dumps(looks), idx)
     change("p_a", p_a, idx)
     change("p_b", 1 - p_a, idx)

@@ -8,7 +8,8 @@ import pytest
 
 from ars.engine.records.store import Record, Store, read_records, read_settings, stored_batch
 from ars.engine.records.summary import summarize
-from ars.engine.statistics.certificate import certificate
+from ars.engine.statistics.certificate import certify_votes
+from ars.engine.statistics.plan import Plan
 from ars.errors import RunError, StoreError
 from ars.noise import GAUSSIAN, NoiseKind
 
@@ -28,7 +29,8 @@ ENVIRONMENT = {"ars": "0.1"}
 
 
 def record(idx, counts=(900, 90, 10), label=0):
-    made = certificate(counts, 0, n0=10, alpha=0.001, family=GAUSSIAN, scale=0.5, kind=NoiseKind.INPUT)
+    plan = Plan(10, sum(counts))
+    made = certify_votes(counts, 0, plan=plan, family=GAUSSIAN, scale=0.5, kind=NoiseKind.INPUT)
     return Record(idx, label, made, 1010, 0.25, "f" * 64)
 
 

@@ -62,8 +62,8 @@ def test_without_openvino_int8_runs_on_onnxruntime_with_advice(monkeypatch):
     models.quantised(Path("model.int8.onnx"))
     told = certify("--max", "1", engine="model.int8.onnx")
     assert told.exit_code == 0, told.output
-    assert "openvino is not installed; run `pip install 'ars[openvino]'`" in told.stderr
-    refused(certify("--backend", "openvino"), "openvino is not installed; run `pip install 'ars[openvino]'`")
+    assert "openvino is not installed; run `pip install 'ars-certify[openvino]'`" in told.stderr
+    refused(certify("--backend", "openvino"), "openvino is not installed; run `pip install 'ars-certify[openvino]'`")
 
 
 def test_without_onnxruntime_openvino_runs_classifiers_and_generators(monkeypatch):
@@ -77,15 +77,15 @@ def test_without_onnxruntime_openvino_runs_classifiers_and_generators(monkeypatc
 
 def test_without_any_package_the_install_line_is_said(monkeypatch):
     hide(monkeypatch, "onnxruntime", "openvino", "torch")
-    refused(certify(), "onnxruntime is not installed; run `pip install 'ars[cpu]'`")
+    refused(certify(), "onnxruntime is not installed; run `pip install 'ars-certify[cpu]'`")
     with pytest.raises(MissingPackage, match="onnxruntime is not installed"):
         load_generator(Path("model.onnx"))
     Path("model.pt").write_bytes(b"a model")
-    refused(certify(engine="model.pt"), "torch is not installed; run `pip install 'ars[train]'`")
+    refused(certify(engine="model.pt"), "torch is not installed; run `pip install 'ars-certify[train]'`")
     listed = CliRunner().invoke(main, ["devices"]).stdout.splitlines()
     missing = {line.split()[0]: line for line in listed if line.split()[1] == "missing"}
     assert {"onnxruntime", "openvino", "torch"} <= missing.keys()
-    assert missing["openvino"].endswith("run `pip install 'ars[openvino]'`")
+    assert missing["openvino"].endswith("run `pip install 'ars-certify[openvino]'`")
 
 
 def test_files_that_a_backend_does_not_read_and_backends_that_are_none():

@@ -11,16 +11,24 @@ from hypothesis import strategies as st
 from scipy.stats import beta, binom, norm
 
 import ars
-from ars.engine.statistics.certificate import ABSTAIN, certificate, fixed_bounds, format_radius, prediction
+from ars.engine.statistics.bounds import bound_at_fixed_n
+from ars.engine.statistics.certificate import ABSTAIN, certify_votes, format_radius, predict_from_votes
 from ars.engine.statistics.looks import Look
+from ars.engine.statistics.plan import Plan
 from ars.errors import ArgumentError, UnknownName
 from ars.noise import FAMILIES, GAUSSIAN, NoiseKind, Scope
 
-SETTINGS = {"n0": 100, "alpha": 0.001, "family": GAUSSIAN, "scale": 0.5, "kind": NoiseKind.ISOTROPIC}
+NOISE = {"family": GAUSSIAN, "scale": 0.5, "kind": NoiseKind.ISOTROPIC}
+
+
+def certify(counts, selected, *, two_sided=False, **changed):
+    """The certificate at fixed n, which is as many draws as there are votes."""
+    plan = Plan(n=sum(map(int, counts)), two_sided=two_sided)
+    return certify_votes(counts, selected, plan=plan, **NOISE | changed)
 
 
 def test_the_binary_certificate_is_the_one_of_cohen_et_al():
-    made = certificate([20, 99_900, 80, 0], 1, **SETTINGS)
+    made = certify([20, 99_900, 80, 0], 1)
     p_a = beta.ppf(0.001, 99_900, 101)
     assert made.predicted == 1
     assert made.p_a == pytest.approx(p_a)
@@ -32,7 +40,7 @@ def test_the_binary_certificate_is_the_one_of_cohen_et_al():
 
 
 def test_the_two_sided_certificate_bounds_every_other_answer_at_once():
-    made = certificate([700, 200, 100, 0], 0, two_sided=True, **SETTINGS)
+    made = certify([700, 200, 100, 0], 0, two_sided=True)
     p_a = beta.ppf(0.0005, 700, 301)
     p_b = beta.isf(0.0005, 201, 800)
     assert made.p_a == pytest.approx(p_a)
@@ -50,7 +58,7 @@ def test_the_bound_of_the_others_fails_no_more_often_than_half_of_alpha(probabil
     inputs, n = 20_000, 500
     counts = np.random.default_rng(0).multinomial(n, probabilities, size=inputs)
     highest, times = np.unique(counts[:, 1:].max(axis=1), return_counts=True)
-    bounds = np.array([fixed_bounds(Look(n, 0, int(count)), 0.05, two_sided=True)[1] for count in highest])
+    bounds = np.array([bound_at_fixed_n(Look(n, 0, int(count)), 0.05, two_sided=True)[1] for count in highest])
     wrong = times[bounds < max(probabilities[1:])].sum()
     assert wrong <= binom.isf(1e-6, inputs, 0.025)
     if probabilities[2] == 0:
@@ -59,8 +67,8 @@ def test_the_bound_of_the_others_fails_no_more_often_than_half_of_alpha(probabil
 
 def test_two_sided_certifies_where_no_class_has_half_of_the_votes():
     counts = [45_000, 30_000, 25_000, 0]
-    assert certificate(counts, 0, **SETTINGS).abstained
-    assert certificate(counts, 0, two_sided=True, **SETTINGS).radius > 0.09
+    assert certify(counts, 0).abstained
+    assert certify(counts, 0, two_sided=True).radius > 0.09
 
 
 @given(counts=st.lists(st.integers(0, 10_000), min_size=2, max_size=6), data=st.data())
@@ -71,8 +79,7 @@ def test_the_others_bound_is_never_above_what_is_left_and_a_radius_never_negativ
     selected = data.draw(st.integers(0, len(counts) - 2))
     for family in FAMILIES.values():
         for two_sided in (False, True):
-            settings = SETTINGS | {"family": family}
-            made = certificate(counts, selected, two_sided=two_sided, **settings)
+            made = certify(counts, selected, two_sided=two_sided, family=family)
             assert made.p_a + made.p_b <= 1 + 1e-12
             assert made.radius >= 0
             assert (made.predicted == ABSTAIN) == (made.K == 0)
@@ -80,19 +87,19 @@ def test_the_others_bound_is_never_above_what_is_left_and_a_radius_never_negativ
 
 
 def test_a_lost_vote_abstains_with_nothing_claimed():
-    made = certificate([400, 600, 0], 0, **SETTINGS)
+    made = certify([400, 600, 0], 0)
     assert (made.predicted, made.radius, made.K) == (ABSTAIN, 0, 0)
 
 
 def test_draws_that_vote_for_nobody_count_against_the_class():
-    assert certificate([600, 0, 400], 0, **SETTINGS).p_a == certificate([600, 400, 0], 0, **SETTINGS).p_a
-    two_sided = certificate([600, 0, 400], 0, two_sided=True, **SETTINGS)
-    assert two_sided.p_b == certificate([600, 400, 0], 0, two_sided=True, **SETTINGS).p_b
+    assert certify([600, 0, 400], 0).p_a == certify([600, 400, 0], 0).p_a
+    two_sided = certify([600, 0, 400], 0, two_sided=True)
+    assert two_sided.p_b == certify([600, 400, 0], 0, two_sided=True).p_b
 
 
 def test_the_radius_follows_the_smallest_scale_and_the_region_covers_more():
     scale = np.array([[0.25, 1.0], [2.0, 0.5]], np.float32)
-    made = certificate([990, 10, 0], 0, **SETTINGS | {"scale": scale, "kind": NoiseKind.INPUT})
+    made = certify([990, 10, 0], 0, scale=scale, kind=NoiseKind.INPUT)
     assert made.sigma_min == 0.25
     assert made.sigma_geomean == pytest.approx(0.25**0.25)
     assert made.radius == pytest.approx(0.25 * made.K)
@@ -105,7 +112,7 @@ def test_the_radius_follows_the_smallest_scale_and_the_region_covers_more():
 
 
 def test_other_norms():
-    made = certificate([990, 10, 0], 0, **SETTINGS)
+    made = certify([990, 10, 0], 0)
     assert made.norm == 2
     assert made.radius_in(math.inf, 100) == pytest.approx(made.radius / 10)
 
@@ -115,7 +122,6 @@ def test_other_norms():
     [
         ({"selected": 2}, "selected = 2 is not valid; there are 2 classes"),
         ({"selected": -1}, "selected = -1 is not valid"),
-        ({"alpha": 1.5}, "alpha = 1.5 is not valid"),
         ({"scale": np.array([0.5, np.nan])}, "scale = nan is not valid"),
         ({"scale": -0.5}, "scale = -0.5 is not valid"),
         ({"counts": [0, 0, 0]}, "n = 0 is not valid"),
@@ -127,57 +133,63 @@ def test_other_norms():
         ({"counts": []}, r"counts = \[\] is not valid; there is a bin for each class"),
         ({"selected": 0.5}, "selected = 0.5 is not valid"),
         ({"selected": None}, "selected = None is not valid"),
-        ({"alpha": 5e-324}, "alpha = 5e-324 is not valid"),
+        ({"counts": [900, 99, 0]}, r"counts = \[900, 99, 0\] is not valid; they are 999 votes, and the plan is 1000"),
         ({"scale": []}, "scale = an empty array is not valid"),
         ({"scale": np.array([0.5, 0.6])}, "kind = isotropic is not valid; this scale is not the same everywhere"),
     ],
 )
 def test_bad_arguments_are_named_with_their_value(changed, message):
-    arguments = {"counts": [900, 100, 0], "selected": 0} | SETTINGS | changed
+    arguments = {"counts": [900, 100, 0], "selected": 0, "plan": Plan(n=1000)} | NOISE | changed
     with pytest.raises(ArgumentError, match=message):
-        certificate(**arguments)
+        certify_votes(**arguments)
+
+
+@pytest.mark.parametrize("alpha", [1.5, 0, 5e-324, 1e-10, "0.1"])
+def test_an_alpha_that_no_certificate_has_is_refused(alpha):
+    with pytest.raises(ArgumentError, match=f"alpha = {alpha!r} is not valid"):
+        Plan(alpha=alpha)
 
 
 def test_prediction_answers_only_when_the_lead_is_not_chance():
-    assert prediction([60, 940, 0, 0], alpha=0.001) == 1
-    assert prediction([510, 490, 0, 0], alpha=0.001) == ABSTAIN
-    assert prediction([10, 0, 990], alpha=0.001) == ABSTAIN, "most draws voted for nobody"
-    assert prediction(np.array([0, 990, 10, 0], np.uint64), alpha=0.001) == 1
+    assert predict_from_votes([60, 940, 0, 0], alpha=0.001) == 1
+    assert predict_from_votes([510, 490, 0, 0], alpha=0.001) == ABSTAIN
+    assert predict_from_votes([10, 0, 990], alpha=0.001) == ABSTAIN, "most draws voted for nobody"
+    assert predict_from_votes(np.array([0, 990, 10, 0], np.uint64), alpha=0.001) == 1
     with pytest.raises(ArgumentError, match="alpha = 0 is not valid"):
-        prediction([1, 0, 0], alpha=0)
+        predict_from_votes([1, 0, 0], alpha=0)
     for bad in ([], [5], [0, 0, 0], [1.5, 2, 0]):
         with pytest.raises(ArgumentError, match=r"(counts|n) = "):
-            prediction(bad, alpha=0.001)
+            predict_from_votes(bad, alpha=0.001)
 
 
 def test_votes_of_any_integer_type_are_the_same_votes():
     """uint8 votes would overflow if they were summed as they are."""
-    expected = certificate([100, 200, 100], 1, **SETTINGS)
-    made = certificate(np.array([100, 200, 100], np.uint8), np.int64(1), **SETTINGS)
+    expected = certify([100, 200, 100], 1)
+    made = certify(np.array([100, 200, 100], np.uint8), np.int64(1))
     assert made == expected
     assert made.n == 400
     assert json.dumps(dataclasses.asdict(made))
 
 
 def test_family_and_kind_may_be_given_by_name():
-    named = certificate([990, 10, 0], 0, **SETTINGS | {"family": "gaussian", "kind": "isotropic"})
-    assert named == certificate([990, 10, 0], 0, **SETTINGS)
+    named = certify([990, 10, 0], 0, family="gaussian", kind="isotropic")
+    assert named == certify([990, 10, 0], 0)
     with pytest.raises(UnknownName, match="noise family 'gausian'"):
-        certificate([990, 10, 0], 0, **SETTINGS | {"family": "gausian"})
+        certify([990, 10, 0], 0, family="gausian")
     with pytest.raises(UnknownName, match="noise kind 'inputs'"):
-        certificate([990, 10, 0], 0, **SETTINGS | {"kind": "inputs"})
+        certify([990, 10, 0], 0, kind="inputs")
 
 
 def test_the_certificate_is_for_the_scale_that_the_noise_has():
     """0.7 is drawn as the float32 below it; the radius must not be that of 0.7."""
-    made = certificate([990, 10, 0], 0, **SETTINGS | {"scale": 0.7})
+    made = certify([990, 10, 0], 0, scale=0.7)
     assert made.sigma_min == float(np.float32(0.7))
     assert made.radius <= made.K * float(np.float32(0.7))
 
 
 def test_covers_refuses_a_scale_that_is_not_the_certificates():
     scale = np.float32([0.25, 1.0])
-    made = certificate([990, 10, 0], 0, **SETTINGS | {"scale": scale, "kind": NoiseKind.INPUT})
+    made = certify([990, 10, 0], 0, scale=scale, kind=NoiseKind.INPUT)
     assert made.covers([0.1, 0.1], scale)
     for bad in ([np.inf, np.inf], [1e9, 1e9], [0.25, 1.0, 1.0], 0.5):
         with pytest.raises(ArgumentError, match="scale"):
@@ -188,7 +200,7 @@ def test_prediction_returns_a_wrong_class_no_more_often_than_alpha():
     """Two classes that are equally likely: any answer is wrong half of the time."""
     rng = np.random.default_rng(0)
     hits = rng.binomial(200, 0.5, 4000)
-    answers = [prediction([int(k), 200 - int(k), 0], alpha=0.05) for k in hits]
+    answers = [predict_from_votes([int(k), 200 - int(k), 0], alpha=0.05) for k in hits]
     assert np.mean([answer != ABSTAIN for answer in answers]) < 0.05 + 4 * math.sqrt(0.05 * 0.95 / 4000)
 
 
@@ -208,6 +220,6 @@ def test_radii_are_printed_with_their_digits():
 
 def test_the_public_names_are_what_they_say():
     public = """ABSTAIN FAMILIES ArsError Certificate Family Grid NoiseKind Plan Scope
-    SmoothedClassifier Tolerance __version__ certificate family_named load prediction"""
+    SmoothedClassifier Tolerance __version__ certify_votes family_named load predict_from_votes"""
     assert ars.__all__ == public.split()
     assert all(hasattr(ars, name) for name in ars.__all__)

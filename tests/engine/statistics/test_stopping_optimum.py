@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import betabinom, norm
 
 from ars.engine.statistics.looks import Look, look_draws
-from ars.engine.statistics.spending import limits
+from ars.engine.statistics.spending import find_limits
 from ars.engine.statistics.stopping import Adaptive, Grid
 
 N = 100_000
@@ -67,7 +67,7 @@ def our_rule(most, chosen):
 
 @pytest.mark.parametrize(("K", "most", "weight"), [(3.5, 60, 0.15), (3.5, 60, 0.3), (3.0, 200, 0.3)])
 def test_no_rule_saves_a_hundredth_more_draws_at_the_same_loss(K, most, weight):
-    chosen, laws = limits(float(norm.sf(K)), N, 0.001), transitions(most, weight)
+    chosen, laws = find_limits(float(norm.sf(K)), N, 0.001), transitions(most, weight)
     draws, certified = outcome(laws, chosen, our_rule(most, chosen))
     # Losses grow with the price, so the one of ours is found by bisection.
     low, high = 0.01, 1.0

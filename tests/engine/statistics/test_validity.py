@@ -5,15 +5,15 @@ The share of wrong certificates is compared with a binomial law at alpha; each c
 
 import numpy as np
 import pytest
-from scipy.stats import binom, norm
+from scipy.stats import binom
 from support import simulate
 
 from ars.engine.statistics.bounds import lower_confidence_bound
-from ars.engine.statistics.ladder import STEPS, TWO_SIDED, bounds_at, ladder
+from ars.engine.statistics.ladder import STEPS, TWO_SIDED, bound_at_looks, make_ladder
 from ars.engine.statistics.looks import Look, look_draws
 from ars.engine.statistics.plan import Plan
 from ars.engine.statistics.stopping import RADII, Grid, Tolerance
-from ars.noise import FAMILIES, GAUSSIAN, LAPLACE, UNIFORM
+from ars.noise import FAMILIES, GAUSSIAN, UNIFORM
 
 ALPHA = 0.05
 N = 4000
@@ -35,7 +35,7 @@ def all_looks(probabilities, inputs, seed=0):
 
 
 # A grid that is fine where N draws can tell its steps apart, and finer than that in one place: many tests, and floors.
-RATES = ladder(GAUSSIAN, tuple(sorted({*np.arange(1, 31) / 10, *np.arange(1000, 1040) / 1000})))
+RATES = make_ladder(GAUSSIAN, tuple(sorted({*np.arange(1, 31) / 10, *np.arange(1000, 1040) / 1000})))
 # Just above a rate that is tested: to exclude it is wrong, and as likely as it can be.
 WORST = [RATES[number] * (1 + 1e-9) for number in (0, 4, 9, 20, 48, 55, 60, len(RATES) - 1)]
 
@@ -46,7 +46,7 @@ def test_the_best_bound_of_all_looks_is_above_the_truth_no_more_often_than_alpha
     wrong = 0
     for hits in all_looks([1 - rate, rate], INPUTS)[:, :, 0]:
         looks = [Look(draws, int(k), draws - int(k)) for draws, k in zip(DRAWS, hits, strict=True)]
-        wrong += bounds_at(looks, N, ALPHA, [STEPS, RATES], two_sided=False)[0] > 1 - rate
+        wrong += bound_at_looks(looks, N, ALPHA, [STEPS, RATES], two_sided=False)[0] > 1 - rate
     assert not too_often(wrong, INPUTS), f"{wrong / INPUTS:.2%} are wrong"
 
 
@@ -56,7 +56,7 @@ def test_both_bounds_of_all_looks_are_wrong_together_no_more_often_than_alpha(pr
     wrong = 0
     for counts in all_looks(probabilities, inputs):
         looks = [Look(int(row.sum()), int(row[0]), int(row[1:].max())) for row in counts]
-        p_a, p_b = bounds_at(looks, N, ALPHA, [TWO_SIDED], two_sided=True)
+        p_a, p_b = bound_at_looks(looks, N, ALPHA, [TWO_SIDED], two_sided=True)
         wrong += p_a > probabilities[0] or p_b < max(probabilities[1:])
     assert not too_often(wrong, inputs)
 
@@ -73,13 +73,9 @@ def test_peeking_with_the_bound_of_fixed_n_fails_the_same_test():
 
 
 def worst_shares(family):
-    """pA at which a radius of the grid is the exact truth, for scale 0.5 and pB = 1 - pA."""
-    K = np.array([radius / 0.5 for radius in RADII if radius < 1.8])
-    if family is GAUSSIAN:
-        return norm.cdf(K)
-    if family is LAPLACE:
-        return 1 - np.exp(-K) / 2
-    return (1 + K[K < 1]) / 2
+    """pA just below that at which a radius of the grid is true, for scale 0.5 and pB = 1 - pA."""
+    rates = (family.largest_rate(radius / 0.5) for radius in RADII if radius < 1.8)
+    return [1 - rate - 1e-12 for rate in rates if rate > 0]
 
 
 QUESTIONS = {"grid": Grid(), "radius": Grid((0.25,)), "tolerance": Tolerance(0.05)}
@@ -116,7 +112,6 @@ def test_a_rule_that_stops_where_its_peeks_look_best_fails_the_same_test(monkeyp
         p_a = max(lower_confidence_bound(look.hits, look.draws, alpha) for look in looks)
         return p_a, 1 - p_a
 
-    monkeypatch.setattr("ars.engine.statistics.certificate.bounds_at", peek)
-    monkeypatch.setattr("ars.engine.statistics.plan.bounds_at", peek)
+    monkeypatch.setattr("ars.engine.statistics.plan.bound_at_looks", peek)
     plan = Plan(20, 2000, ALPHA, False, Grid())
     assert too_often(wrong_certificates(plan, UNIFORM, 1000), 1000)

@@ -8,9 +8,7 @@
 #define __global__
 #define __device__ static
 
-struct Index {
-  unsigned x, y, z;
-};
+struct Index { unsigned x, y, z; };
 static thread_local Index gridDim, blockDim, blockIdx, threadIdx;
 
 static inline int32_t atomicAdd(int32_t* to, int32_t value) {
@@ -19,9 +17,7 @@ static inline int32_t atomicAdd(int32_t* to, int32_t value) {
   return before;
 }
 
-struct __half {
-  uint16_t bits;
-};
+struct __half { uint16_t bits; };
 
 static inline __half __float2half_rn(float value) {  // to nearest, ties to even
   uint32_t bits;

@@ -1,9 +1,9 @@
-// The operations of arithmetic.h for vectors, in GCC/Clang vector extensions. The file that includes this one is
-// compiled for the instructions that it names: AVX-512, AVX2 or NEON.
+// The operations of arithmetic.h for vectors, written with the vector extensions of GCC and Clang. Each file that
+// includes this one is compiled for the instructions in its name: AVX-512, AVX2 or NEON.
 //
-// Each type is two registers, worked on side by side: the noise is one long chain of dependent operations, and two
-// chains keep the processor busy where one would wait. The types differ between the files that include this one, so
-// they stay inside each (the unnamed namespace).
+// A vector is two registers, a and b. The noise is one long chain of dependent operations, so a processor that works on
+// one register would mostly wait for it; a second chain fills these gaps. The sizes of the types differ between the
+// files that include this one, so the types are in an unnamed namespace.
 #pragma once
 
 #include "arithmetic.h"
@@ -31,10 +31,11 @@ typedef uint32_t WordRegister __attribute__((vector_size(register_bytes)));
 typedef int32_t SignedRegister __attribute__((vector_size(register_bytes)));
 typedef float FloatRegister __attribute__((vector_size(register_bytes)));
 
-// What the vector extensions cannot say, one register at a time:
-//   widening_multiply  the low 32 bits of each 64-bit lane, 32 x 32 -> 64
-//   join               (a0, b0, a1, b1, ...) of the words in the low halves of a's lanes and the high halves of b's
-//   interleave_low     within each 128 bits (a0, b0, a1, b1), interleave_high (a2, b2, a3, b3)
+// The operations on one register for which there is no vector extension:
+//   widening_multiply  the product of the low 32 bits of each 64-bit element, with all its 64 bits
+//   join               the words (a0, b0, a1, b1, ...): the low halves of a's elements and the high halves of b's
+//   interleave_low     (a0, b0, a1, b1) within each 128 bits
+//   interleave_high    (a2, b2, a3, b3) within each 128 bits
 #if defined(__AVX512F__)
 ARS_FN CounterRegister widening_multiply(CounterRegister a, CounterRegister b) {
   return (CounterRegister)_mm512_mul_epu32((__m512i)a, (__m512i)b);
@@ -70,18 +71,22 @@ ARS_FN FloatRegister interleave_low(FloatRegister a, FloatRegister b) { return v
 ARS_FN FloatRegister interleave_high(FloatRegister a, FloatRegister b) { return vzip2q_f32(a, b); }
 #endif
 
-// Philox works on Counters, one word in the low half of each 64-bit lane, where every instruction set has its
-// widening multiplication. The high halves hold leftovers that nobody reads.
+// Philox works on Counters, with one word in the low half of each 64-bit element, because every instruction set has a
+// widening multiplication for those. What is left in the high halves is never used.
 struct Counters { CounterRegister a, b; };
 struct Words32 { WordRegister a, b; };
 struct Floats { FloatRegister a, b; };
-enum : int { counter_lanes = 2 * register_bytes / 8 };
+enum : int { blocks_per_vector = 2 * register_bytes / 8 };
 
 }  // namespace
 
 template <> struct Words<Floats> { typedef Words32 type; };
-template <> struct Constant<Floats> { ARS_FN Floats of(float x) { return {x - FloatRegister{}, x - FloatRegister{}}; } };
-template <> struct Constant<Words32> { ARS_FN Words32 of(uint32_t x) { return {x - WordRegister{}, x - WordRegister{}}; } };
+template <> struct Constant<Floats> {
+  ARS_FN Floats of(float x) { return {x - FloatRegister{}, x - FloatRegister{}}; }
+};
+template <> struct Constant<Words32> {
+  ARS_FN Words32 of(uint32_t x) { return {x - WordRegister{}, x - WordRegister{}}; }
+};
 template <> struct Constant<Counters> {
   ARS_FN Counters of(uint32_t x) { return {(uint64_t)x - CounterRegister{}, (uint64_t)x - CounterRegister{}}; }
 };
@@ -118,22 +123,24 @@ ARS_FN Floats multiply(Floats x, Floats y) { return {x.a * y.a, x.b * y.b}; }
 ARS_FN Floats fma(Floats x, Floats y, Floats z) { return {fma(x.a, y.a, z.a), fma(x.b, y.b, z.b)}; }
 ARS_FN Floats square_root(Floats x) { return {square_root(x.a), square_root(x.b)}; }
 ARS_FN Floats signed_to_float(Words32 x) {
-  return {__builtin_convertvector((SignedRegister)x.a, FloatRegister), __builtin_convertvector((SignedRegister)x.b, FloatRegister)};
+  return {__builtin_convertvector((SignedRegister)x.a, FloatRegister),
+          __builtin_convertvector((SignedRegister)x.b, FloatRegister)};
 }
-// Two exact halves and one rounding, as the scalar conversion has: AVX2 converts signed words only.
+// AVX2 converts signed words only, so the two halves of a word are converted, exactly, and added with one rounding. The
+// scalar conversion rounds once too.
 ARS_FN Floats to_float(Words32 x) {
   const Floats high = signed_to_float(x >> 16), low = signed_to_float(x & Constant<Words32>::of(0xFFFFu));
   return fma(high, Constant<Floats>::of(0x1p16f), low);
 }
 
-// Philox blocks sit in the lanes so that interleaving puts the values in their order of dimensions: of each
-// register's blocks, the first half is in the even lanes and the second half in the odd ones.
+// The numbers of the Philox blocks of one vector. Of the blocks of a register, the first half is in the even elements
+// and the second half in the odd ones: interleaving (fill.h) then puts the values in the order of their dimensions.
 ARS_FN Counters block_numbers(uint32_t first) {
-  const uint32_t lanes = register_bytes / 8;
+  const uint32_t elements = register_bytes / 8;
   Counters blocks;
-  for (uint32_t i = 0; i < lanes; ++i) {
-    blocks.a[i] = first + i / 2 + i % 2 * (lanes / 2);
-    blocks.b[i] = blocks.a[i] + lanes;
+  for (uint32_t i = 0; i < elements; ++i) {
+    blocks.a[i] = first + i / 2 + i % 2 * (elements / 2);
+    blocks.b[i] = blocks.a[i] + elements;
   }
   return blocks;
 }
