@@ -57,7 +57,7 @@ API = {
 
 
 def fits(build: EngineBuild, compute_capability: tuple[int, int]) -> bool:
-    """Whether an engine was built for GPUs of that compute capability, as far as that is known."""
+    """Whether an engine runs on GPUs of this compute capability, as far as its manifest can tell."""
 
     def one(stated: str) -> bool:
         known = re.fullmatch(r"(\d+)\.(\d+)(\+?)", stated)
@@ -170,7 +170,8 @@ class PlanRunner(GpuRunner):
 
     @contextmanager
     def bind(self, stream: int, shape: tuple[int, ...], images: int, logits: int) -> Iterator[Callable[[], None]]:
-        # The memory that the context works in is ours, for this shape, not TensorRT's for the largest of the profile.
+        # The context works in memory that we allocate for this shape. TensorRT would allocate it for the largest batch
+        # of the profile.
         context = self._engine.create_execution_context(self.trt.ExecutionContextAllocationStrategy.USER_MANAGED)
         if context is None:
             raise self._failed("makes no context")

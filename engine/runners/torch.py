@@ -20,7 +20,7 @@ __all__ = ["Torch"]
 
 
 class _Maps:
-    """The noise module of a model.pt, for one input at a time."""
+    """The noise module of a model.pt. It takes one input at a time."""
 
     def __init__(self, noise: torch.nn.Module, sha256: str) -> None:
         self._noise, self.sha256 = noise, sha256
@@ -32,14 +32,14 @@ class _Maps:
 
 
 class Torch(CpuRunner):
-    """The classifier of a model.pt of ars-train, with its noise."""
+    """The classifier of a model.pt that ars-train wrote, with its noise."""
 
     name, version = "torch", torch.__version__.partition("+")[0]
 
     def open(self, content: bytes) -> tuple[Sequence[Port], Sequence[Port]]:
         settings, model, rest = load_model(self.path, content)
         if rest["state"] is not None:
-            raise ModelError(self.path, "its training is not done", "go on with `ars-train --resume`")
+            raise ModelError(self.path, "its training is not done", "resume it with `ars-train --resume`")
         self._classifier = model.classifier
         self.own_generator = _Maps(model.noise, self.sha256)
         noise = NoiseSettings(settings.family, settings.kind, settings.bounds.sigma0)
