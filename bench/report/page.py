@@ -81,11 +81,11 @@ def _bench(bench: BenchResult) -> dict[str, object]:
             "extrapolated": one.extrapolated,
             "ours": one.name.startswith("ars "),
         }
-        for one in bench.measurements
+        for one in bench.slowest_first()
     ]
     return {
         "network": bench.network,
-        "bars": sorted(bars, key=lambda bar: -float(str(bar["value"]))),
+        "bars": bars,
         "heads": HEADS,
         "rows": cells(bench),
         "footnote": footnote(bench),
