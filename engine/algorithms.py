@@ -34,8 +34,8 @@ def certify(
 ) -> Procedure[Certificate]:
     """The paper's algorithm "Anisotropic Randomized Smoothing Certification".
 
-    With probability at least 1 - alpha over the draws, what the certificate claims is true. It may abstain. `eta` bounds
-    the total variation distance between a draw and the ideal noise.
+    With probability at least 1 - alpha over the draws, what the certificate claims is true. It may abstain. The total
+    variation distance between a draw and the ideal noise is at most `eta`.
     """
     counts_select = yield Draws(Phase.SELECTION, plan.n0)
     if counts_select[-1] == plan.n0:
