@@ -214,9 +214,9 @@ def inspect(file: Path, as_json: bool) -> None:
 def devices(engine: Path | None) -> None:
     """List what can run here; for what cannot, say why and what to install."""
     for item in take_inventory():
-        click.echo(f"{item.name:<12} {'ready' if item.ready else 'missing':<8} {item.details}")
+        click.echo(f"{item.name:<15} {'ready' if item.ready else 'missing':<8} {item.details}")
     for item in find_devices_for(engine) if engine else ():
-        click.echo(f"{item.name:<12} {'fits' if item.ready else 'refuses':<8} {item.details}")
+        click.echo(f"{item.name:<15} {'fits' if item.ready else 'refuses':<8} {item.details}")
 
 
 @main.command()

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ars.engine.backends import BACKENDS
+from ars.engine.backends import list_backends
 from ars.engine.records.inputs import Inputs
 from ars.engine.smoothed import SmoothedClassifier, load
 from ars.engine.statistics.stopping import Grid, Question, Tolerance
@@ -99,7 +99,7 @@ def _gather(group: type, argument: str, *options: Callable[[Command], Command]) 
 
 
 _FAMILIES = ", ".join(FAMILIES)
-_BACKENDS = ", ".join(["auto", *(backend.name for backend in BACKENDS)])
+_BACKENDS = ", ".join(["auto", *(backend.name for backend in list_backends())])
 
 model_options = _gather(
     ModelOptions,

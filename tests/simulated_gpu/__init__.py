@@ -18,7 +18,9 @@ _PROJECT = (
     "ars.engine.devices.cuda",
     "ars.engine.samplers.cuda",
     "ars.engine.lanes.cuda",
+    "ars.engine.runners.plans",
     "ars.engine.runners.tensorrt",
+    "ars.engine.runners.tensorrt_rtx",
     "ars.engine.runners.onnxruntime_gpu",
 )
 
@@ -36,10 +38,22 @@ def installed(**machine: object) -> Iterator[Machine]:
     MACHINE.reset(**machine)
     try:
         sys.modules.update(stand_ins)
-        importlib.import_module("ars.engine.runners.onnxruntime_gpu").onnxruntime = onnxruntime
+        _import_onnxruntime_gpu(onnxruntime)
         yield MACHINE
     finally:
         for name, module in before.items():
             sys.modules.pop(name, None)
             if module is not None:
                 sys.modules[name] = module
+
+
+def _import_onnxruntime_gpu(stand_in: types.ModuleType) -> None:
+    """Import the runner with the stand-in. Everything else, the stand-in included, uses the real onnxruntime."""
+    import onnxruntime
+
+    importlib.import_module("ars.engine.runners.onnxruntime")
+    sys.modules["onnxruntime"] = stand_in
+    try:
+        importlib.import_module("ars.engine.runners.onnxruntime_gpu")
+    finally:
+        sys.modules["onnxruntime"] = onnxruntime
