@@ -79,7 +79,7 @@ class Lattice:
         return float(2.0 ** math.ceil(math.log2(math.fsum(wrong.ravel()) * (1 + 1e-9))))
 
     def _check_range(self, least: float, most: float, furthest: float) -> None:
-        """Refuse an input by its smallest and largest scale and its largest |x + mean|. The fix is a step that works."""
+        """Refuse an input whose smallest scale, largest scale or largest |x + mean| is beyond the range of the proof."""
         if not least >= LEAST_SCALE * self.step:
             limit = f"it must be at most a {LEAST_SCALE}nd of the smallest scale, {least:g}"
             raise ArgumentError("lattice_step", self.step, f"{limit}: {_other_step(least, most, furthest)}")
