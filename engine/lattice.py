@@ -79,10 +79,10 @@ class Lattice:
         return float(2.0 ** math.ceil(math.log2(math.fsum(wrong.ravel()) * (1 + 1e-9))))
 
     def _check_range(self, least: float, most: float, furthest: float) -> None:
-        """Refuse an input whose smallest scale, largest scale or largest |x + mean| is beyond the range of the proof."""
+        """Refuse an input whose smallest or largest scale or largest |x + mean| is beyond the range of the proof."""
         if not least >= LEAST_SCALE * self.step:
-            limit = f"it must be at most a {LEAST_SCALE}nd of the smallest scale, {least:g}"
-            raise ArgumentError("lattice_step", self.step, f"{limit}: {_other_step(least, most, furthest)}")
+            allowed = f"it must be at most a {LEAST_SCALE}nd of the smallest scale, {least:g}"
+            raise ArgumentError("lattice_step", self.step, f"{allowed}: {_other_step(least, most, furthest)}")
         for name, value, limit in (("scale", most, MOST_SCALE), ("x + mean", furthest, MOST_CENTER)):
             if not value <= limit * self.step:
                 allowed = f"the largest for a lattice step of {self.step:g} is {limit * self.step:g}"
