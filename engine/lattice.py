@@ -20,6 +20,8 @@ __all__ = ["Lattice", "LatticeNoise", "choose_step"]
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 
+UNKNOWN_STEP = 2.0**-10
+"""The step where the scale is not known before the inputs are: fit for scales from 1/32 to 32."""
 IMAGE_STEP = 2.0**-8
 """The step for scales from 0.25 to 4: about that of 8-bit pixels, and exact in float16 for values up to 8."""
 _FINEST, _COARSEST = 64, 1024
@@ -56,24 +58,14 @@ class Lattice:
 
     def __post_init__(self) -> None:
         step = real_number("lattice_step", self.step, _STEP)
-        if not _LEAST_STEP <= step <= _MOST_STEP or math.frexp(step)[0] != 0.5:
+        if not _LEAST_STEP <= step <= _MOST_STEP or _power_of_two_below(step) != step:
             raise ArgumentError("lattice_step", step, _STEP)
 
     def noise(self, x: Floats, mean: Floats, scale: Floats) -> LatticeNoise:
         """The noise of an input, or a refusal where it is beyond the range of the proof."""
-        center, scale = self._center(x, mean), np.broadcast_to(scale / np.float32(self.step), x.shape)
-        least, most, furthest = float(scale.min()), float(scale.max()), float(np.abs(center).max())
-        if not least >= LEAST_SCALE:
-            largest = f"at most a {LEAST_SCALE}nd of the smallest scale, {least * self.step:g}"
-            raise ArgumentError(
-                "lattice_step", self.step, f"it must be {largest}: use {choose_step(least * self.step)}"
-            )
-        if not most <= MOST_SCALE:
-            fix = f"the largest for this lattice step is {MOST_SCALE * self.step:g}: use a larger --lattice-step"
-            raise ArgumentError("scale", most * self.step, fix)
-        if not furthest <= MOST_CENTER:
-            fix = f"the largest for this lattice step is {MOST_CENTER * self.step:g}: use a larger --lattice-step"
-            raise ArgumentError("x + mean", furthest * self.step, fix)
+        center = self._center(x, mean)
+        self._check_range(float(scale.min()), float(scale.max()), float(np.abs(center).max()) * self.step)
+        scale = np.broadcast_to(scale / np.float32(self.step), x.shape)
         error = scale.astype(np.float64) * (_FAST_ERROR + _FAST_LARGEST * 2.0**-24) + 1.001 * 2.0**-23 * np.abs(center)
         margin = np.nextafter((0.5 - 2.0**-25 - error).astype(np.float32), np.float32(-1))
         return LatticeNoise(center.astype(np.float32), scale, margin, center)
@@ -88,6 +80,16 @@ class Lattice:
         wrong = 2 * (_SLOW_ERROR * scale + 2.0**-51 * center) * (1 + 1 / scale)
         return float(2.0 ** math.ceil(math.log2(math.fsum(wrong.ravel()) * (1 + 1e-9))))
 
+    def _check_range(self, least: float, most: float, furthest: float) -> None:
+        """Refuse an input whose smallest or largest scale or largest |x + mean| is beyond the range of the proof."""
+        if not least >= LEAST_SCALE * self.step:
+            allowed = f"it must be at most a {LEAST_SCALE}nd of the smallest scale, {least:g}"
+            raise ArgumentError("lattice_step", self.step, f"{allowed}: {_other_step(least, most, furthest)}")
+        for name, value, limit in (("scale", most, MOST_SCALE), ("x + mean", furthest, MOST_CENTER)):
+            if not value <= limit * self.step:
+                allowed = f"the largest for a lattice step of {self.step:g} is {limit * self.step:g}"
+                raise ArgumentError(name, value, f"{allowed}: {_other_step(least, most, furthest)}")
+
     def _center(self, x: Floats, mean: Floats) -> Doubles:
         return (x.astype(np.float64) + mean) / self.step
 
@@ -97,7 +99,21 @@ def choose_step(scale_min: float) -> float:
     two that is at most a 64th of the scale."""
     if _FINEST * IMAGE_STEP <= scale_min <= _COARSEST * IMAGE_STEP:
         return IMAGE_STEP
-    return float(2.0 ** math.floor(math.log2(scale_min / _FINEST)))
+    return _power_of_two_below(scale_min / _FINEST)
 
 
-_STEP = "it is a power of two, like 0.00390625"
+def _other_step(least: float, most: float, furthest: float) -> str:
+    """The advice to use a step that fits these scales and this largest |x + mean|, if there is one."""
+    largest, needed = _power_of_two_below(least / LEAST_SCALE), max(most / MOST_SCALE, furthest / MOST_CENTER)
+    if largest >= needed:
+        preferred = choose_step(least)
+        return f"use a lattice step of {preferred if preferred >= needed else largest}"
+    return f"no lattice step fits this input, unless its smallest scale is at least {2 * LEAST_SCALE * needed:g}"
+
+
+def _power_of_two_below(value: float) -> float:
+    """The largest power of two that is at most this positive number."""
+    return math.ldexp(0.5, math.frexp(value)[1])
+
+
+_STEP = "it must be a power of two between 2^-100 and 2^100, like 0.00390625"
