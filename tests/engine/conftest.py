@@ -6,9 +6,8 @@ from support import models
 
 
 @pytest.fixture(autouse=True)
-def same_seed(monkeypatch):
-    """The seed that would be random is always 0, so that runs can be compared."""
-    monkeypatch.setattr("ars.engine.smoothed.secrets.randbits", lambda bits: 0)
+def comparable_runs(same_seed):
+    """Runs of the engine's tests are compared with each other."""
 
 
 @pytest.fixture
