@@ -18,6 +18,7 @@ Each message is one sentence that says what is wrong and, after a semicolon, wha
 """
 
 import difflib
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -37,7 +38,16 @@ __all__ = [
     "RunError",
     "StoreError",
     "UnknownName",
+    "one_line",
 ]
+
+# Where in a library's own source a message comes from: OpenVINO's and TensorRT's ways to say it.
+_SOURCE_PLACES = (
+    re.compile(r"(Exception from|Check '.*?' failed at) \S+:\d+:"),
+    re.compile(r"\s*In \w+ at \S+?:\d+"),
+    re.compile(r"\[\w+\.cpp:\d+: \w+\] ?"),
+    re.compile(r"^I\w+::\w+: Error Code \d+: "),
+)
 
 
 class ArsError(Exception):
@@ -111,3 +121,11 @@ class OutOfMemory(DeviceError):
 
 class NativeError(RunError):
     """The native library is missing or does not work on this processor."""
+
+
+def one_line(reason: object) -> str:
+    """The start of another library's message, on one line and without the places in that library's source."""
+    text = " ".join(str(reason).split())
+    for place in _SOURCE_PLACES:
+        text = place.sub("", text)
+    return " ".join(text.split())[:300]

@@ -3,13 +3,13 @@
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TextIO
 
 from ars.errors import ArgumentError, FileError
 
-__all__ = ["is_stdout", "make_folder", "open_output", "refuse_inputs", "refuse_shared"]
+__all__ = ["is_stdout", "make_folder", "open_output", "refuse_inputs", "refuse_shared", "replacing"]
 
 
 def refuse_inputs(output: Path, inputs: Iterable[Path | str]) -> None:
@@ -35,30 +35,35 @@ def is_stdout(path: Path) -> bool:
 
 @contextmanager
 def open_output(path: Path) -> Iterator[TextIO]:
-    """A text file that takes its name, and the place of an older one, when all of it is written. A link stays, and the
-    file that it leads to is written; stdout (`-`) and what is no regular file, like /dev/null, are written directly."""
+    """A text file that replaces an older one of that name only when all of it is written (`replacing`). Stdout (`-`)
+    and what is not a regular file, like /dev/null, are written directly."""
     if is_stdout(path):
         yield sys.stdout
         return
-    place = Path(os.path.realpath(path))
-    partial = place.with_name(f"{place.name}.partial")
-    try:
-        if path.is_dir():
-            raise IsADirectoryError(0, "it is a folder")
-        direct = path.exists() and not path.is_file()
-        file = (path if direct else partial).open("w", encoding="utf-8")
-    except OSError as error:
-        raise FileError(path, f"it cannot be written ({error.strerror})", "give another path") from error
-    if direct:
+    direct = path.exists() and not path.is_file() and not path.is_dir()
+    with nullcontext(path) if direct else replacing(path) as place:
+        try:
+            if path.is_dir():
+                raise IsADirectoryError(0, "it is a folder")
+            file = place.open("w", encoding="utf-8")
+        except OSError as error:
+            raise FileError(path, f"it cannot be written ({error.strerror})", "give another path") from error
         with file:
             yield file
-        return
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A file to write to, beside `path`. At the end it takes the place of `path`, whole; after an error it is removed,
+    and `path` is what it was before. If `path` is a link, the link stays and its target is replaced."""
+    target = Path(os.path.realpath(path))
+    partial = target.with_name(f"{target.name}.partial")
     try:
-        with file:
-            yield file
-        os.replace(partial, place)
+        yield partial
+        os.replace(partial, target)
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
 
 
 def make_folder(folder: Path, option: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from numpy.typing import DTypeLike, NDArray
 
 from ars.engine import _native
-from ars.errors import ArgumentError, DeviceError, MissingPackage, OutOfMemory
+from ars.errors import ArgumentError, DeviceError, MissingPackage, OutOfMemory, one_line
 
 try:
     import pycuda.driver as driver
@@ -107,14 +107,10 @@ def _errors(name: str) -> Iterator[None]:
     try:
         yield
     except driver.MemoryError as error:
-        raise OutOfMemory(f"{name} has not enough memory left ({_one_line(error)}); use a smaller --batch") from error
+        raise OutOfMemory(f"{name} has not enough memory left ({one_line(error)}); use a smaller --batch") from error
     except driver.Error as error:
         fix = "what is certified is kept: check it with nvidia-smi, and run the same command again"
-        raise DeviceError(f"{name} does not work, or was lost ({_one_line(error)}); {fix}") from error
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+        raise DeviceError(f"{name} does not work, or was lost ({one_line(error)}); {fix}") from error
 
 
 class Gpu:
@@ -281,4 +277,4 @@ def _load_kernels(name: str) -> Any:
         )
     except (driver.CompileError, OSError) as error:
         fix = "install a CUDA toolkit that knows this GPU, with nvcc on the PATH"
-        raise DeviceError(f"the kernels cannot be compiled for {name} ({_one_line(error)}); {fix}") from error
+        raise DeviceError(f"the kernels cannot be compiled for {name} ({one_line(error)}); {fix}") from error

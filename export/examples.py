@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ars.data import ImageSize, open_data
+from ars.data import ImageSize, image_channels, open_data
 from ars.errors import DataError
 
 __all__ = ["FEWEST", "Examples", "read_examples"]
@@ -24,8 +24,7 @@ class Examples:
 def read_examples(spec: str, shape: tuple[int, ...], classes: int, size: ImageSize) -> Examples:
     """Examples spread evenly over the data, images brought to that size; or a refusal of data that does not fit the
     model."""
-    channels = shape[0] if len(shape) == 3 and shape[0] in (1, 3) else None
-    data = open_data(spec, dataclasses.replace(size, channels=channels))
+    data = open_data(spec, dataclasses.replace(size, channels=image_channels(shape)))
     if len(data) < FEWEST:
         raise DataError(spec, f"it has {len(data)} inputs", f"--calibration needs at least {FEWEST}")
     number = min(len(data), MOST)

@@ -13,9 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from ars.engine.runners import one_line
 from ars.engine.runners.onnxruntime import OnnxRuntime
-from ars.errors import ArgumentError, ArsError, ModelError
+from ars.errors import ArgumentError, ArsError, ModelError, one_line
 from ars.export.examples import Examples
 from ars.export.onnx_files import OPSET, opset_of, precision_of, read_onnx, silence
 from ars.manifest import NoiseSettings, manifest_beside
@@ -175,8 +174,7 @@ def _open_architecture(path: Path | None, own: OwnModel) -> Source:
     except ArsError:
         raise
     except Exception as error:  # torch raises many kinds for sizes that make no network
-        reason = " ".join(str(error).split())[:200]
-        raise ArgumentError("shape", own.shape, f"{own.arch} does not take it ({reason})") from error
+        raise ArgumentError("shape", own.shape, f"{own.arch} does not take it ({one_line(error)})") from error
     start_from(own.weights, classifier)
     return _from_module(own.weights, classifier, own.shape, own, noise)
 

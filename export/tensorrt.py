@@ -4,7 +4,6 @@ GPUs that are elsewhere. Precision comes from the graph: half weights, or quanti
 import ctypes
 import importlib
 import importlib.util
-import os
 import re
 import warnings
 from collections.abc import Callable, Sequence
@@ -15,12 +14,11 @@ from typing import Any
 from ars.checks import whole_number
 from ars.data.pixels import file_sha256
 from ars.distribution import install_line
-from ars.errors import ArgumentError, InputError, MissingPackage, ModelError, RunError
+from ars.errors import ArgumentError, InputError, MissingPackage, ModelError, RunError, one_line
 from ars.manifest import EngineBuild, Profile
+from ars.output import replacing
 
 __all__ = [
-    "API",
-    "RTX_API",
     "BuildOptions",
     "Flavour",
     "build_engine",
@@ -28,50 +26,6 @@ __all__ = [
     "find_flavour",
     "local_gpu",
 ]
-
-# Every name of TensorRT that is used here, in both flavours.
-API = (
-    "__version__",
-    "Builder.build_serialized_network",
-    "Builder.create_builder_config",
-    "Builder.create_network",
-    "Builder.create_optimization_profile",
-    "BuilderFlag.TF32",
-    "IBuilderConfig.add_optimization_profile",
-    "IBuilderConfig.builder_optimization_level",
-    "IBuilderConfig.clear_flag",
-    "IBuilderConfig.create_timing_cache",
-    "IBuilderConfig.get_timing_cache",
-    "IBuilderConfig.progress_monitor",
-    "IBuilderConfig.set_memory_pool_limit",
-    "IBuilderConfig.set_timing_cache",
-    "ILogger.ERROR",
-    "ILogger.INTERNAL_ERROR",
-    "ILogger.log",
-    "INetworkDefinition.get_input",
-    "INetworkDefinition.num_inputs",
-    "IOptimizationProfile.set_shape",
-    "IProgressMonitor.phase_finish",
-    "IProgressMonitor.phase_start",
-    "IProgressMonitor.step_complete",
-    "ITensor.name",
-    "ITensor.shape",
-    "ITimingCache.serialize",
-    "MemoryPoolType.WORKSPACE",
-    "OnnxParser.get_error",
-    "OnnxParser.num_errors",
-    "OnnxParser.parse",
-    "ParserError.code",
-    "ParserError.desc",
-    "ParserError.node_name",
-    "ParserError.node_operator",
-)
-# These only tensorrt_rtx has: a tensorrt engine is for the GPU that it was built on.
-RTX_API = (
-    "ComputeCapability.__members__",
-    "IBuilderConfig.num_compute_capabilities",
-    "IBuilderConfig.set_compute_capability",
-)
 
 # What tensorrt_rtx builds for where it is not told.
 _RTX_DEFAULT = "8.0+"
@@ -208,7 +162,8 @@ def build_engine(
     if plan is None:
         raise _build_error(source, flavour, log.errors)
     if cache is not None and options.timing_cache is not None:
-        _write_whole(options.timing_cache, bytes(config.get_timing_cache().serialize()))
+        with replacing(options.timing_cache) as file:
+            file.write_bytes(bytes(config.get_timing_cache().serialize()))
     usual = _RTX_DEFAULT if flavour.name == "tensorrt_rtx" else local_gpu() or "unknown"
     target = options.compute_capabilities or (usual,)
     build = EngineBuild(flavour.name, flavour.version, target, options.profile, source.name, file_sha256(source))
@@ -242,12 +197,6 @@ def _open_timing_cache(config: Any, path: Path | None) -> Any:
         if cache is None or not config.set_timing_cache(cache, False):
             raise ModelError(path, "it is not a timing cache of this TensorRT and this GPU", "give another name")
         return cache
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    partial = path.with_name(path.name + ".partial")
-    partial.write_bytes(content)
-    os.replace(partial, path)
 
 
 def _make_log(trt: Any) -> Any:
@@ -302,7 +251,7 @@ def _parser_error(source: Path, parser: Any) -> ModelError:
     first, more = errors[0], f", and {len(errors) - 1} more" if len(errors) > 1 else ""
     # The description is the check that failed, as it stands in TensorRT's source: words in quotes, or just "false".
     words = re.search(r'"(.+)"', first.desc())
-    reason = _one_line(words[1] if words else first.desc())
+    reason = one_line(words[1] if words else first.desc())
     if reason == "false":
         reason = first.code().name.replace("_", " ").lower()
     if not first.node_operator():
@@ -313,18 +262,10 @@ def _parser_error(source: Path, parser: Any) -> ModelError:
 
 
 def _build_error(source: Path, flavour: Flavour, errors: list[str]) -> RunError:
-    reason = _one_line(errors[0]) if errors else "it gives no reason"
+    reason = one_line(errors[0]) if errors else "it gives no reason"
     fix = "leave the engine out with --tensorrt off"
     if "workspace" in reason:
         fix = "give a larger --workspace, or leave it out"
     elif "SM75" in reason:
         fix = "build from --precision fp16 or int8, or leave 7.5 out of --compute-capability"
     return RunError(f"{source.name}: {flavour.name} {flavour.version} cannot build it ({reason}); {fix}")
-
-
-def _one_line(text: str) -> str:
-    """TensorRT's message without the place in its source that it came from."""
-    text = " ".join(text.split())
-    text = re.sub(r"\s*In \w+ at \S+?:\d+", "", text)
-    text = re.sub(r"\[\w+\.cpp:\d+: \w+\] ?", "", text)
-    return re.sub(r"^I\w+::\w+: Error Code \d+: ", "", text)

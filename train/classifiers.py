@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from ars.errors import ArgumentError, UnknownName
+from ars.errors import ArgumentError, UnknownName, one_line
 
 __all__ = ["Normalize", "make_classifier"]
 
@@ -118,8 +118,8 @@ def make_classifier(arch: str, shape: Sequence[int], classes: int, normalize: No
         with torch.no_grad():
             model.eval()(torch.zeros(1, *shape))  # sizes the lazy layer, and shows at once that the shape fits
     except (RuntimeError, ValueError, TypeError, IndexError, AssertionError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise ArgumentError("arch", arch, f"it does not fit inputs of the shape {tuple(shape)} ({reason})") from error
+        problem = f"it does not fit inputs of the shape {tuple(shape)} ({one_line(error)})"
+        raise ArgumentError("arch", arch, problem) from error
     return model.train()
 
 

@@ -3,14 +3,10 @@
 It carries everything that export needs, and, until training is done, what a resume needs.
 """
 
-import contextlib
 import dataclasses
 import errno
 import io
 import json
-import os
-import pickle
-import re
 import tempfile
 import warnings
 from dataclasses import dataclass
@@ -21,8 +17,9 @@ import torch
 from torch import nn
 
 from ars.checks import whole_number
-from ars.errors import ArsError, ModelError, RunError
+from ars.errors import ArsError, ModelError, RunError, one_line
 from ars.noise import NoiseKind, family_named
+from ars.output import replacing
 from ars.train.batches import Images
 from ars.train.classifiers import Normalize, make_classifier
 from ars.train.noise_models import NoiseShape, make_noise
@@ -89,10 +86,9 @@ def write_model_file(
         "examples": {"x": examples.x, "labels": examples.labels},
         "state": state,
     }
-    partial = path.with_name(path.name + ".partial")
     try:
-        torch.save(content, partial)
-        os.replace(partial, path)
+        with replacing(path) as file:
+            torch.save(content, file)
     except (OSError, RuntimeError) as error:
         # torch says only where in its code it was.
         reason = error.strerror if isinstance(error, OSError) else "the disk may be full"
@@ -100,9 +96,6 @@ def write_model_file(
         if not path.exists():
             fix = "make room, and start again: nothing was written"
         raise RunError(f"{path}: it cannot be written ({reason}); {fix}") from error
-    finally:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
 
 
 def check_output(path: Path) -> None:
@@ -136,18 +129,10 @@ def _load(path: Path, data: bytes | None = None) -> Any:
     except MemoryError:
         raise
     except Exception as error:  # a broken pickle may raise any kind
-        problem, fix = "it is not a PyTorch file, or not a whole one", "give a model.pt or a state_dict"
+        problem = "it is not a whole PyTorch file of tensors and plain data"
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # EINVAL: a broken file
             problem = f"it cannot be read ({error.strerror})"
-        elif isinstance(error, pickle.UnpicklingError) and not _is_text(error):
-            problem = "it holds code or objects, which are not loaded"
-        raise ModelError(path, problem, fix) from error
-
-
-def _is_text(error: pickle.UnpicklingError) -> bool:
-    """Whether it was a letter, and no instruction of a newer pickle, that torch could not follow."""
-    operand = re.search(r"Unsupported operand (\d+)", str(error))
-    return operand is not None and int(operand[1]) < 128
+        raise ModelError(path, problem, "give a model.pt or a state_dict; code and objects are not loaded") from error
 
 
 def start_from(path: Path, classifier: nn.Module) -> None:
@@ -226,8 +211,7 @@ def load_model(path: Path, data: bytes | None = None) -> tuple[ModelSettings, Sm
     except ArsError:
         raise
     except Exception as error:  # torch raises many kinds for sizes that make no network
-        reason = " ".join(str(error).split())[:200]
-        raise ModelError(path, f"its settings make no model ({reason})", "train it again") from error
+        raise ModelError(path, f"its settings make no model ({one_line(error)})", "train it again") from error
     load_weights(model, content["weights"], path)
     model.eval()
     return settings, model, content

@@ -10,6 +10,7 @@ Integer images are divided by 255; float images are taken as they are. `open_dat
     cat.png                 one image
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from ars.errors import ArgumentError, DataError
 
-__all__ = ["Dataset", "Example", "ImageSize", "open_data", "refuse_size", "select"]
+__all__ = ["Dataset", "Example", "ImageSize", "image_channels", "open_data", "refuse_size", "select"]
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,11 @@ class ImageSize:
     resize: int | None = None
     crop: int | None = None
     channels: int | None = None
+
+
+def image_channels(shape: Sequence[int | None]) -> int | None:
+    """The channels of the images that a model with inputs of this shape takes; None if its inputs are not images."""
+    return shape[0] if len(shape) == 3 and shape[0] in (1, 3) else None
 
 
 def open_data(spec: str, size: ImageSize | None = None, classes_file: Path | None = None) -> Dataset:

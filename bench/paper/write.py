@@ -11,7 +11,7 @@ from ars.bench.micro.overhead import GENERATOR, ISOTROPIC, time_generator
 from ars.bench.paper.models import CertifyOptions, Model, certify_into, open_model, run_of_store
 from ars.bench.paper.tables import Attacked, Certified, Timed, accuracy_table, attack_table, runtime_table
 from ars.bench.run.environment import describe_machine
-from ars.data import Dataset, ImageSize, open_data, select
+from ars.data import Dataset, ImageSize, image_channels, open_data, select
 from ars.engine.backends import load_runner
 from ars.errors import ArgumentError, StoreError
 from ars.noise import NoiseKind
@@ -35,8 +35,7 @@ class Inputs:
         return ["--data", str(self.data), "--max", str(self.most), *(["--only", self.only] if self.only else [])]
 
     def open(self, shape: Sequence[int | None]) -> tuple[Dataset, list[int]]:
-        channels = shape[0] if len(shape) == 3 and shape[0] in (1, 3) else None
-        source = open_data(str(self.data), ImageSize(channels=channels))
+        source = open_data(str(self.data), ImageSize(channels=image_channels(shape)))
         return source, select(len(source), most=self.most, only=self.only)
 
 

@@ -17,7 +17,7 @@ from ars.engine.backends import BACKENDS, ENGINE_SUFFIXES, backend_named
 from ars.engine.devices import CPU
 from ars.engine.smoothed import SmoothedClassifier, load
 from ars.engine.statistics.plan import Plan
-from ars.errors import ArsError, RunError
+from ars.errors import ArsError, RunError, one_line
 from ars.noise import NoiseKind
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ def _loop(name: str, trained: Path, backend: str, sigma: float | None, work: Wor
 
         rates = {batch: rate(batch) for batch in ((work.batch,) if work.batch else BATCHES)}
     except Exception as error:  # torch.compile needs a C++ compiler, and fails in many ways
-        raise RunError(" ".join(str(error).split())[:200]) from error
+        raise RunError(one_line(error)) from error
     batch = max(rates, key=lambda batch: rates[batch])
     sample = work.draws_per_sample
     draws = _turn_draws(rates[batch], sample, batch)

@@ -1,7 +1,6 @@
 """Models from files: what every backend checks, once. A backend only opens the bytes of a file and runs batches."""
 
 import hashlib
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -12,10 +11,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ars.errors import ArsError, ModelError, RunError
+from ars.errors import ArsError, ModelError, RunError, one_line
 from ars.manifest import Manifest, Profile
 
-__all__ = ["CpuRunner", "Generator", "GeneratorRunner", "GpuRunner", "Port", "Runner", "is_quantised", "one_line"]
+__all__ = ["CpuRunner", "Generator", "GeneratorRunner", "GpuRunner", "Port", "Runner", "is_quantised"]
 
 Floats = NDArray[np.floating]
 
@@ -209,8 +208,3 @@ class GeneratorRunner(_OpenedFile):
 def is_quantised(content: bytes) -> bool:
     """Whether an ONNX file has a node of type QuantizeLinear: the field op_type (4, text) as protobuf writes it."""
     return b"\x22\x0eQuantizeLinear" in content
-
-
-def one_line(error: Exception) -> str:
-    """The start of a library's message, in one line and without the places in its source."""
-    return " ".join(re.sub(r"(Exception from|Check '.*' failed at) \S+:\d+:", "", str(error)).split())[:300]

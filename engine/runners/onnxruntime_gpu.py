@@ -8,9 +8,9 @@ import numpy as np
 import onnxruntime
 
 from ars.engine.gpu import Gpu
-from ars.engine.runners import CpuRunner, GpuRunner, Port, one_line
+from ars.engine.runners import CpuRunner, GpuRunner, Port
 from ars.engine.runners.onnxruntime import OnnxRuntime
-from ars.errors import DeviceError, MissingPackage, OutOfMemory, RunError
+from ars.errors import DeviceError, MissingPackage, OutOfMemory, RunError, one_line
 from ars.manifest import Profile
 
 __all__ = ["OnnxRuntimeGpu"]

@@ -116,8 +116,8 @@ def test_what_is_wrong_with_a_file_is_said_before_options_that_are_not_for_it(fo
     torch.save(nn.Linear(2, 2), "code.pt")
     torch.save(body.state_dict(), "state.pt")
     for name, message in {
-        "cut.pt": "cut.pt: it is not a PyTorch file",
-        "code.pt": "code.pt: it holds code or objects, which are not loaded",
+        "cut.pt": "cut.pt: it is not a whole PyTorch file",
+        "code.pt": "code.pt: it is not a whole PyTorch file of tensors and plain data",
         "state.pt": "state.pt: it is not a model of ars-train; give weights to ars-train with --init, or to ars-export",
     }.items():
         assert refused(name, "--shape", "1,12,12", *OWN).startswith(message)
@@ -311,10 +311,10 @@ def test_a_file_that_is_of_no_kind_is_refused(folder):
     write_model(folder / "few.pt", examples=8)
     for name, message in {
         "none.pt": "none.pt: there is no such file",
-        "text.pt": "text.pt: it is not a PyTorch file",
+        "text.pt": "text.pt: it is not a whole PyTorch file",
         "other.pt": "other.pt: it is not a model of ars-train",
         "newer.pt": "newer.pt: its format is 99, and this version reads 1; update ARS",
-        "code.pt": "code.pt: it holds code or objects, which are not loaded",
+        "code.pt": "code.pt: it is not a whole PyTorch file of tensors and plain data",
         "half.pt": "half.pt: its training is not done; go on with `ars-train --resume`",
         "few.pt": "few.pt: it carries 8 examples, and an export is compared on at least 32; give --calibration",
     }.items():

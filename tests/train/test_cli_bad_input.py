@@ -107,8 +107,8 @@ def test_a_pickle_with_code_in_it_is_refused_and_nothing_runs():
     Path("bad.pt").write_bytes(pickle.dumps(Harmful()))
     torch.save(Harmful(), "worse.pt")
     for name in ("bad.pt", "worse.pt"):
-        refused(train("--init", name), f"{name}: it holds code or objects, which are not loaded")
-        refused(train("--resume", out=name), f"{name}: it holds code or objects, which are not loaded")
+        refused(train("--init", name), f"{name}: it is not a whole PyTorch file of tensors and plain data")
+        refused(train("--resume", out=name), f"{name}: it is not a whole PyTorch file of tensors and plain data")
     assert not Path("it-ran").exists()
 
 

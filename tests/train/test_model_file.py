@@ -105,7 +105,7 @@ def test_parts_that_cannot_be_right_are_refused(file, changed, message):
 @pytest.mark.parametrize("content", [b"", b"hello", b"# a text\n", b"\x80\x02", b"\x80\x02}q\x01(X"])
 def test_a_file_that_is_none_of_pytorch_is_refused_in_plain_words(file, content):
     file.write_bytes(content)
-    message = "model.pt: it is not a PyTorch file, or not a whole one; give a model.pt or a state_dict$"
+    message = "model.pt: it is not a whole PyTorch file of tensors and plain data; give a model.pt or a state_dict;"
     with pytest.raises(ModelError, match=message):
         load_model(file)
 
@@ -113,7 +113,7 @@ def test_a_file_that_is_none_of_pytorch_is_refused_in_plain_words(file, content)
 def test_a_file_cut_short_or_with_other_bytes_is_refused_or_read(file):
     whole = file.read_bytes()
     file.write_bytes(whole[:1000])
-    with pytest.raises(ModelError, match="it is not a PyTorch file"):
+    with pytest.raises(ModelError, match="it is not a whole PyTorch file"):
         load_model(file)
     random = Random(0)
     for _ in range(60):
