@@ -31,7 +31,7 @@ check: $(VENV)/develop
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/clang-format --dry-run --Werror $(CPP)
-	mkdir -p build/tree/ars
+	rm -rf build/tree && mkdir -p build/tree/ars
 	cd build/tree/ars && ln -sfn ../../../ars/* ../../../train ../../../export ../../../engine ../../../bench .
 	MYPYPATH=build/tree $(BIN)/mypy -p ars
 

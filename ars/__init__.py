@@ -1,8 +1,21 @@
 """ARS: certified robustness of image classifiers by anisotropic randomized smoothing."""
 
 from ars.distribution import VERSION
+from ars.engine.algorithms import Prediction
+from ars.engine.records.inputs import Inputs
+from ars.engine.records.record import Record
+from ars.engine.records.run import RunProgress, RunResult, certify_run
+from ars.engine.records.store import read_records
+from ars.engine.records.summary import Summary, summarize
+from ars.engine.scheduler import Finished
 from ars.engine.smoothed import SmoothedClassifier, load
-from ars.engine.statistics.certificate import ABSTAIN, Certificate, certify_votes, predict_from_votes
+from ars.engine.statistics.certificate import (
+    ABSTAIN,
+    Certificate,
+    certify_votes,
+    format_radius,
+    predict_from_votes,
+)
 from ars.engine.statistics.plan import Plan
 from ars.engine.statistics.stopping import Grid, Tolerance
 from ars.errors import ArsError
@@ -14,17 +27,28 @@ __all__ = [
     "ArsError",
     "Certificate",
     "Family",
+    "Finished",
     "Grid",
+    "Inputs",
     "NoiseKind",
     "Plan",
+    "Prediction",
+    "Record",
+    "RunProgress",
+    "RunResult",
     "Scope",
     "SmoothedClassifier",
+    "Summary",
     "Tolerance",
     "__version__",
+    "certify_run",
     "certify_votes",
     "family_named",
+    "format_radius",
     "load",
     "predict_from_votes",
+    "read_records",
+    "summarize",
 ]
 
 __version__ = VERSION

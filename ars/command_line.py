@@ -1,14 +1,11 @@
 """What the four commands share: errors as one sentence on stderr, and an exit status: 1 failed, 2 bad input."""
 
-import contextlib
-import io
-
 import click
 
 from ars.distribution import VERSION
 from ars.errors import ArsError
 
-__all__ = ["Command", "Group", "call", "version_option"]
+__all__ = ["Command", "Group", "version_option"]
 
 version_option = click.version_option(VERSION)
 
@@ -40,10 +37,3 @@ class Group(click.Group):
     """A group of such commands."""
 
     command_class = Command
-
-
-def call(command: click.Command, *words: str) -> None:
-    """Run a command as part of another one, with the words of a command line. Its errors are raised, and what it would
-    print on stdout is not printed."""
-    with command.make_context(command.name, list(words)) as context, contextlib.redirect_stdout(io.StringIO()):
-        click.Command.invoke(command, context)

@@ -18,29 +18,30 @@ from ars.engine.inspection import inspect_file
 from ars.engine.inventory import find_devices_for, take_inventory
 from ars.engine.options import (
     FILE,
-    DataOptions,
     ModelOptions,
     StoppingOptions,
-    data_options,
+    inputs_options,
     model_options,
     stopping_options,
 )
-from ars.engine.progress import RunProgress
+from ars.engine.progress import TerminalProgress
 from ars.engine.records.audit import audit as check_run
+from ars.engine.records.inputs import Inputs, find_shape, read_inputs
 from ars.engine.records.results import FORMATS, write_records
-from ars.engine.records.run import certify_run, check_unchanged, environment_of, read_examples, settings_of
-from ars.engine.records.store import Store, read_records, stored_batch
-from ars.engine.records.summary import Summary, summarize
+from ars.engine.records.run import RunResult, certify_run
+from ars.engine.records.store import read_records
 from ars.engine.selftest import run_checks
-from ars.engine.smoothed import SmoothedClassifier
 from ars.engine.statistics.certificate import format_radius
 from ars.engine.statistics.plan import Plan
-from ars.engine.statistics.stopping import RADII, Grid
-from ars.errors import DataError, RunError, StoreError
+from ars.engine.statistics.stopping import Grid
+from ars.errors import RunError, StoreError
 from ars.output import open_output, refuse_inputs
 
 quiet_option = click.option("--quiet", is_flag=True, help="No progress and no advice.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+on_error_option = click.option(
+    "--on-error", type=click.Choice(["fail", "skip"]), default="fail", show_default=True, help="Bad inputs."
+)
 alpha_option = click.option("--alpha", type=float, default=0.001, show_default=True, help="Allowed share of errors.")
 
 
@@ -52,7 +53,8 @@ def main() -> None:
 
 @main.command()
 @model_options
-@data_options
+@inputs_options
+@on_error_option
 @click.option("--n0", type=click.IntRange(1), default=100, show_default=True, help="Draws that select the class.")
 @click.option("--n", type=click.IntRange(1), default=100_000, show_default=True, help="Draws that bound its share.")
 @alpha_option
@@ -63,7 +65,8 @@ def main() -> None:
 @quiet_option
 def certify(
     model: ModelOptions,
-    data: DataOptions,
+    inputs: Inputs,
+    on_error: str,
     n0: int,
     n: int,
     alpha: float,
@@ -73,78 +76,34 @@ def certify(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Certify inputs into a run store. The same command again goes on where a run stopped."""
+    """Certify inputs into a run store. The same command again resumes a run that was stopped."""
     plan = Plan(n0, n, alpha, two_sided, stop.question())
-    with model.load(None) as classifier:
-        source, ids = data.open(classifier)
-        out = out or Path(f"{model.engine.name}.{source.name.replace(':', '-')}.sqlite")
-        if out == Path("-"):
-            raise StoreError(out, "a run store is a file", "give --out a name, and print it with `ars-engine results`")
-        if not out.parent.is_dir():
-            raise StoreError(out, "it cannot be written (there is no such folder)", "choose another --out")
-        # A run that goes on keeps its batch size: it is one of the settings that decide the result.
-        classifier.batch = model.batch or stored_batch(out)
-        first = next(read_examples(source, ids, classifier.runner.classes, data.skipper(lambda error: None)), None)
-        if first is None:
-            raise DataError(source.name, "none of the chosen inputs can be read", "choose others")
-        _prepare(classifier, model.engine, first[1].shape, quiet)
-        settings = settings_of(classifier, source, plan)
-        environment = environment_of(classifier, source) | data.origin(model)
-        with Store(out, settings, environment, source.classes) as store:
-            done = store.done()
-            check_unchanged(source, {idx: done[idx] for idx in ids if idx in done}, out)
-            left = [idx for idx in ids if idx not in done]
-            if len(left) < len(ids) and not quiet:
-                click.echo(f"{out}: {len(ids) - len(left)} of {len(ids)} inputs are certified already", err=True)
-            try:
-                with RunProgress(len(left), None if plan.question else n0 + n, quiet=quiet) as progress:
-                    on_bad_input = data.skipper(lambda error: progress.say(f"Skipped: {error}"))
-                    shape = first[1].shape
-                    examples = read_examples(source, left, classifier.runner.classes, on_bad_input, shape)
-                    for record in certify_run(classifier, examples, plan, store, progress.draws):
-                        progress.input(record.correct)
-                if classifier.batch and (full := progress.fullness(classifier.batch)) and not quiet:
-                    click.echo(f"batches of {classifier.batch} were {full:.1%} full", err=True)
-            except KeyboardInterrupt:
-                signal.signal(signal.SIGINT, signal.SIG_IGN)  # the batches at work are finished, and then it ends
-                advice = "the same command goes on from there"
-                click.echo(f"Stopped: {out} has {len(store.done())} certified inputs; {advice}.", err=True)
-                classifier.close()
-                sys.exit(130)
-    chosen = set(ids)
-    asked = plan.question.radii if isinstance(plan.question, Grid) else RADII
-    summary = summarize((record for record in read_records(out) if record.idx in chosen), asked)
-    _print_summary(summary, out, as_json, settled_early=isinstance(plan.question, Grid))
+    if out == Path("-"):
+        raise StoreError(out, "a run store is a file", "give --out a name, and print it with `ars-engine results`")
+    with model.load() as classifier, TerminalProgress(classifier, quiet=quiet) as progress:
+        progress.describe_model()
+        try:
+            result = certify_run(
+                classifier, inputs, plan, store=out, skip_bad_inputs=on_error == "skip", progress=progress
+            )
+        except KeyboardInterrupt:
+            if progress.done is None:
+                raise
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # let the batches under way end
+            click.echo(f"Stopped: {progress.done} inputs are certified; the same command resumes the run.", err=True)
+            classifier.close()
+            sys.exit(130)
+    if result.fullness and not quiet:
+        click.echo(f"batches of {result.batch} were {result.fullness:.1%} full", err=True)
+    _print_summary(result, as_json, settled_early=isinstance(plan.question, Grid))
 
 
-def _prepare(classifier: SmoothedClassifier, engine: Path, shape: tuple[int, ...], quiet: bool) -> None:
-    """Get the classifier ready for inputs of that shape, and say what was found."""
-
-    def say(text: str) -> None:
-        if not quiet:
-            click.echo(text, err=True)
-
-    on_gpus = [device for device in classifier.devices if device.name != CPU]
-    if classifier.why:
-        say(f"backend {classifier.runner.name}: {classifier.why}")
-    if classifier.runner.fixed_batch and not on_gpus:
-        advice = "it runs slowly until it is exported with a dynamic batch axis"
-        say(f"{engine} takes only batches of {classifier.runner.fixed_batch}; {advice}")
-    classifier.prepare(shape)
-    for note in classifier.notes:
-        say(note)
-    for device in on_gpus:
-        say(f"{device.describe()}: {device.runner.name} {device.runner.version}, batches of {classifier.batch}")
-    if classifier.measured_rate:
-        chosen = f"batch {classifier.batch} with {classifier.threads} threads"
-        say(f"{chosen}, the fastest here: {classifier.measured_rate:,.0f} draws/s")
-
-
-def _print_summary(summary: Summary, out: Path, as_json: bool, *, settled_early: bool) -> None:
+def _print_summary(result: RunResult, as_json: bool, *, settled_early: bool) -> None:
+    summary = result.summary
     if summary.nobody:
         click.echo(f"{summary.nobody} draws had logits that are not finite and voted for nobody", err=True)
     if as_json:
-        click.echo(json.dumps({"store": str(out)} | dataclasses.asdict(summary), indent=2))
+        click.echo(json.dumps({"store": str(result.store)} | dataclasses.asdict(summary), indent=2))
         return
     click.echo(f"{summary.inputs} inputs certified, {summary.abstained} of them abstained, {summary.draws:,} draws")
     if summary.labelled:
@@ -152,33 +111,35 @@ def _print_summary(summary: Summary, out: Path, as_json: bool, *, settled_early:
             number = f"{radius:.2f}" if radius == round(radius, 2) < 1e6 else str(radius)
             click.echo(f"certified accuracy at radius {number}  {share:6.1%}")
             if share == 0:
-                break  # and so for every larger radius
-        least = "at least " if settled_early else ""  # inputs have stopped before their radius was all that it could be
+                break  # it is 0 at every larger radius too
+        least = "at least " if settled_early else ""  # more draws would have proved larger radii
         click.echo(f"average certified radius {least}{format_radius(summary.average_certified_radius)}")
-    click.echo(f"every certificate: ars-engine results {out}")
+    click.echo(f"every certificate: ars-engine results {result.store}")
 
 
 @main.command()
 @model_options
-@data_options
+@inputs_options
+@on_error_option
 @click.option("--n", type=click.IntRange(1), default=1000, show_default=True, help="Draws for each input.")
 @alpha_option
 @json_option
 @quiet_option
-def predict(model: ModelOptions, data: DataOptions, n: int, alpha: float, as_json: bool, quiet: bool) -> None:
+def predict(
+    model: ModelOptions, inputs: Inputs, on_error: str, n: int, alpha: float, as_json: bool, quiet: bool
+) -> None:
     """Print the smoothed classifier's answers, -1 where it abstains."""
     labels: dict[int, int | None] = {}
-    with model.load(model.batch) as classifier:
-        source, ids = data.open(classifier)
-        on_bad_input = data.skipper(lambda error: click.echo(f"Skipped: {error}", err=True))
-        examples = read_examples(source, ids, classifier.runner.classes, on_bad_input)
-        first = next(examples, None)
-        if first is None:
-            raise DataError(source.name, "none of the chosen inputs can be read", "choose others")
-        _prepare(classifier, model.engine, first[1].shape, quiet)
+    skip = on_error == "skip"
+    with model.load() as classifier, TerminalProgress(classifier, quiet=quiet) as progress:
+        source, ids = inputs.open(classifier.channels)
+        progress.describe_model()
+        shape = find_shape(source, ids, classifier.runner.classes, skip_bad_inputs=skip)
+        progress.describe_batch(classifier.prepare(shape))
 
         def numbered() -> Iterator[tuple[int, NDArray[np.float32]]]:
-            for idx, x, label in itertools.chain([first], examples):
+            on_bad_input = progress.skipped if skip else None
+            for idx, x, label in read_inputs(source, ids, classifier.runner.classes, on_bad_input, shape):
                 labels[idx] = label
                 yield idx, x
 
@@ -197,9 +158,9 @@ def predict(model: ModelOptions, data: DataOptions, n: int, alpha: float, as_jso
 @main.command()
 @click.argument("store", type=FILE)
 @click.option("--format", "form", type=click.Choice(FORMATS), default="tsv", show_default=True)
-@click.option("-o", "--output", type=FILE, default=Path("-"), help="Where to; - is stdout.")
+@click.option("-o", "--output", type=FILE, default=Path("-"), help="The output file; - is stdout.")
 def results(store: Path, form: str, output: Path) -> None:
-    """Print the certificates of a run, the field's own columns first."""
+    """Print the certificates of a run, with the field's usual columns first."""
     refuse_inputs(output, [store])
     with open_output(output) as file:
         for piece in write_records(read_records(store), form):
@@ -249,7 +210,7 @@ def inspect(file: Path, as_json: bool) -> None:
 @main.command()
 @click.option("--engine", type=FILE, help="Say also where this model loads.")
 def devices(engine: Path | None) -> None:
-    """Say what can run here, and for what cannot, why, and what to install."""
+    """List what can run here; for what cannot, say why and what to install."""
     for item in take_inventory():
         click.echo(f"{item.name:<12} {'ready' if item.ready else 'missing':<8} {item.details}")
     for item in find_devices_for(engine) if engine else ():
@@ -259,7 +220,7 @@ def devices(engine: Path | None) -> None:
 @main.command()
 @click.option("--device", default=CPU, show_default=True, help="cpu, or a GPU like cuda:0.")
 def selftest(device: str) -> None:
-    """Check that a device computes what it must: noise, votes, a model, a certificate."""
+    """Check that a device computes noise, votes, a model and a certificate as it must."""
     failed = 0
     for check in run_checks(device):
         click.echo(f"{device:<8} {check.name:<24} {'ok' if check.passed else 'FAILED':<7} {check.said}")

@@ -1,4 +1,4 @@
-"""What a file is."""
+"""What a file is: a model, its manifest, or a run store."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from ars.engine.backends import (
     load_runner,
     manifest_of,
 )
-from ars.engine.records.store import read_records, read_settings
+from ars.engine.records.store import read_header, read_records
 from ars.engine.records.summary import summarize
 from ars.engine.runners import CpuRunner
 from ars.errors import ModelError
@@ -23,7 +23,7 @@ Facts = dict[str, object]
 
 
 def inspect_file(path: Path) -> Facts:
-    """What a file of a model, its manifest or a run store is."""
+    """Facts about a model file, a manifest or a run store, by name."""
     if not path.exists():
         raise ModelError(path, "there is no such file", "give a model, its manifest or a run store")
     with path.open("rb") as file:
@@ -48,7 +48,7 @@ def inspect_file(path: Path) -> Facts:
 
 
 def _inspect_classifier(runner: CpuRunner, manifest: Manifest | None, entry: ModelFile | None) -> Facts:
-    """What a classifier takes and gives, and what runs it here."""
+    """What a classifier takes and returns, and what runs it here."""
     name, why = choose_backend(runner.path, manifest)
     return {
         "file": str(runner.path),
@@ -75,7 +75,7 @@ def _gives_maps(path: Path) -> bool:
 
 
 def _inspect_engine(path: Path, entry: ModelFile | None) -> Facts:
-    """What a TensorRT engine was built for. The manifest knows it without a GPU."""
+    """What a TensorRT engine was built for. Its manifest says so, which needs no GPU."""
     facts: Facts = {"file": str(path), "role": "engine", "sha256": file_sha256(path)}
     if entry is None or entry.build is None:
         return facts
@@ -114,7 +114,7 @@ def _say_parity(parity: Parity) -> str:
 
 
 def _inspect_store(path: Path) -> Facts:
-    """The settings of a run and how far it is."""
-    settings, environment, _ = read_settings(path)
-    summary = summarize(read_records(path))
-    return {"file": str(path), "certified": summary.inputs, "draws": summary.draws, **environment, **settings}
+    """The settings of a run, and how many of its inputs are certified."""
+    header, summary = read_header(path), summarize(read_records(path))
+    facts: Facts = {"file": str(path), "certified": summary.inputs, "draws": summary.draws}
+    return facts | header.origin.to_json() | header.environment.to_json() | header.settings.to_json()

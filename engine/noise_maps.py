@@ -16,9 +16,25 @@ from ars.errors import ArgumentError, ModelError
 from ars.manifest import Manifest
 from ars.noise import NoiseKind, scale_map
 
-__all__ = ["Generated", "Isotropic", "Maps", "NoiseMaps", "open_noise"]
+__all__ = ["Generated", "Isotropic", "Maps", "NoiseMaps", "NoiseSource", "open_noise"]
 
 Pair = tuple[NDArray[np.float32], NDArray[np.float32]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoiseSource:
+    """What the noise maps of a run are made from, for the record: one of these."""
+
+    sigma: float | None = None
+    maps: str | None = None
+    """The SHA-256 of a file of maps."""
+    generator: str | None = None
+    """The SHA-256 of a noise generator."""
+
+    @property
+    def file(self) -> str | None:
+        """The SHA-256 of the file that the maps come from, if they come from one."""
+        return self.maps or self.generator
 
 
 class NoiseMaps(Protocol):
@@ -26,9 +42,7 @@ class NoiseMaps(Protocol):
     def kind(self) -> NoiseKind: ...
 
     @property
-    def settings(self) -> dict[str, str | float]:
-        """What decides the noise, for the record."""
-        ...
+    def source(self) -> NoiseSource: ...
 
     def at(self, input_id: int, x: NDArray[np.float32]) -> Pair:
         """The mean and the scale of the noise at an input, each of the input's shape."""
@@ -47,8 +61,8 @@ class Isotropic:
             raise ArgumentError("sigma", self.sigma, "it must be positive and finite") from None
 
     @property
-    def settings(self) -> dict[str, str | float]:
-        return {"sigma": self.sigma}
+    def source(self) -> NoiseSource:
+        return NoiseSource(sigma=self.sigma)
 
     def at(self, input_id: int, x: NDArray[np.float32]) -> Pair:
         return np.zeros_like(x), np.full_like(x, self.sigma)
@@ -67,7 +81,7 @@ class Maps:
             raise ModelError(path, found, "they must have the same shape")
         self._mean, self._scale = _checked(path, arrays["mean"], arrays["scale"])
         self.kind = NoiseKind.INPUT if self._scale.ndim > input_axes else NoiseKind.DATASET
-        self.settings: dict[str, str | float] = {"maps": file_sha256(path)}
+        self.source = NoiseSource(maps=file_sha256(path))
 
     def at(self, input_id: int, x: NDArray[np.float32]) -> Pair:
         if self._scale.shape == x.shape:
@@ -85,7 +99,7 @@ class Generated:
     def __init__(self, path: Path, generator: Generator, kind: NoiseKind) -> None:
         self.kind = kind
         self._path, self._generator = path, generator
-        self.settings: dict[str, str | float] = {"generator": generator.sha256}
+        self.source = NoiseSource(generator=generator.sha256)
         self._first: Pair | None = None
 
     def at(self, input_id: int, x: NDArray[np.float32]) -> Pair:

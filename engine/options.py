@@ -1,4 +1,4 @@
-"""The options that several commands share: which model, and which data."""
+"""Options that several commands share: which model, which inputs, and when to stop."""
 
 import functools
 from collections.abc import Callable
@@ -8,20 +8,21 @@ from typing import Any
 
 import click
 
-from ars.data import Dataset, ImageSize, open_data, select
 from ars.engine.backends import BACKENDS
+from ars.engine.records.inputs import Inputs
 from ars.engine.smoothed import SmoothedClassifier, load
 from ars.engine.statistics.stopping import Grid, Question, Tolerance
-from ars.errors import ArgumentError, DataError
+from ars.errors import ArgumentError
+from ars.noise import FAMILIES
 
-__all__ = ["DataOptions", "ModelOptions", "StoppingOptions", "data_options", "model_options", "stopping_options"]
+__all__ = ["ModelOptions", "StoppingOptions", "inputs_options", "model_options", "stopping_options"]
 
 Command = Callable[..., None]
 FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 class BatchSize(click.ParamType[int | None]):
-    """A number, or auto, which is None."""
+    """A number, or auto, which stands for None."""
 
     name = "N|auto"
 
@@ -41,45 +42,18 @@ class ModelOptions:
     backend: str
     device: str | None
 
-    def load(self, batch: int | None) -> SmoothedClassifier:
+    def load(self) -> SmoothedClassifier:
         return load(
             self.engine,
             sigma=self.sigma,
             noise=self.noise,
             family=self.family,
-            batch=batch,
+            batch=self.batch,
             threads=self.threads,
             seed=self.seed,
             backend=self.backend,
             device=self.device,
         )
-
-
-@dataclass(frozen=True)
-class DataOptions:
-    data: str
-    resize: int | None
-    crop: int | None
-    classes: Path | None
-    skip: int
-    max: int | None
-    only: str | None
-    on_error: str
-
-    def open(self, classifier: SmoothedClassifier) -> tuple[Dataset, list[int]]:
-        """The data, with images in the classifier's number of channels, and the numbers of the chosen inputs."""
-        data = open_data(self.data, ImageSize(self.resize, self.crop, classifier.channels), self.classes)
-        return data, select(len(data), skip=self.skip, most=self.max, only=self.only)
-
-    def origin(self, model: ModelOptions) -> dict[str, str | int | None]:
-        """Where model and data came from, as they were given: an audit looks for them there."""
-        given = {"engine_file": model.engine, "noise_file": model.noise, "classes_file": self.classes}
-        files = {name: None if path is None else str(path) for name, path in given.items()}
-        return files | {"data_source": self.data, "resize": self.resize, "crop": self.crop}
-
-    def skipper(self, say: Callable[[DataError], None]) -> Callable[[DataError], None] | None:
-        """What to do with an input that cannot be read: say it and go on, or, for None, end the run."""
-        return say if self.on_error == "skip" else None
 
 
 @dataclass(frozen=True)
@@ -90,7 +64,7 @@ class StoppingOptions:
     tolerance: float | None
 
     def question(self) -> Question | None:
-        """What adaptive stopping is to settle; None for the fixed rule."""
+        """What adaptive stopping has to settle; None for a fixed number of draws."""
         given = {name: value for name, value in vars(self).items() if name != "stopping" and value is not None}
         if self.stopping == "fixed" and given:
             name, value = given.popitem()
@@ -108,7 +82,7 @@ class StoppingOptions:
 
 
 def _gather(group: type, argument: str, *options: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """A decorator that adds options to a command and hands them over as one object."""
+    """A decorator that adds options to a command and passes them to it as one object."""
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
@@ -124,6 +98,7 @@ def _gather(group: type, argument: str, *options: Callable[[Command], Command]) 
     return decorate
 
 
+_FAMILIES = ", ".join(FAMILIES)
 _BACKENDS = ", ".join(["auto", *(backend.name for backend in BACKENDS)])
 
 model_options = _gather(
@@ -134,7 +109,7 @@ model_options = _gather(
     ),
     click.option("--sigma", type=float, help="Isotropic noise of this scale, in pixel units."),
     click.option("--noise", type=FILE, help="A noise generator (.onnx), or maps named mean and scale (.npz)."),
-    click.option("--family", help="gaussian, laplace or uniform. Default: the manifest's, or gaussian."),
+    click.option("--family", help=f"{_FAMILIES}. Default: the manifest's, or gaussian."),
     click.option("--batch", type=BatchSize(), default="auto", help="Draws in a batch. Default: the fastest, measured."),
     click.option("--threads", type=click.IntRange(1), help="Batches at work at once. Default: the cores, or 2 a GPU."),
     click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, show_default=True, help="Decides the noise."),
@@ -142,19 +117,16 @@ model_options = _gather(
     click.option("--backend", default="auto", show_default=True, help=f"What runs it: {_BACKENDS}."),
 )
 
-data_options = _gather(
-    DataOptions,
-    "data",
+inputs_options = _gather(
+    Inputs,
+    "inputs",
     click.option("--data", required=True, help="fashion-mnist:test, .npz, idx file, CIFAR-10 .bin, folder, or image."),
     click.option("--resize", type=click.IntRange(1), help="Bring an image's shorter side to this."),
     click.option("--crop", type=click.IntRange(1), help="Then cut this square from its middle."),
-    click.option("--classes", type=FILE, help="A folder's class names in label order, one a line."),
+    click.option("--classes", "classes_file", type=FILE, help="A folder's class names in label order, one per line."),
     click.option("--skip", type=click.IntRange(0), default=0, help="Leave out the first so many inputs."),
-    click.option("--max", type=click.IntRange(1), help="Take at most so many."),
+    click.option("--max", "most", type=click.IntRange(1), help="Take at most so many."),
     click.option("--only", help='Take only these, like "3,17,200-300" or "0-9999/20".'),
-    click.option(
-        "--on-error", type=click.Choice(["fail", "skip"]), default="fail", show_default=True, help="Bad inputs."
-    ),
 )
 
 stopping_options = _gather(

@@ -1,78 +1,107 @@
-"""How far a run is: a live bar where stderr is a terminal, plain lines every few seconds where it is not."""
+"""The progress of a run on stderr: a live bar if that is a terminal, else a plain line every few seconds."""
 
 import sys
 import time
-from collections import deque
+from pathlib import Path
 from types import TracebackType
 from typing import TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-__all__ = ["RunProgress"]
+from ars.engine.devices import CPU
+from ars.engine.records.record import Record
+from ars.engine.records.run import RunProgress
+from ars.engine.smoothed import Prepared, SmoothedClassifier
+from ars.engine.statistics.plan import Plan
+from ars.errors import DataError
 
-_SECONDS_A_LINE = 5.0
-_END_SECONDS = 2.0
+__all__ = ["TerminalProgress"]
+
+_SECONDS_PER_LINE = 5.0
 
 
-class RunProgress:
-    """Inputs done, draws a second, certified accuracy so far, time left.
+class TerminalProgress(RunProgress):
+    """Says what was chosen for a run; then inputs done, draws per second, certified accuracy so far, and time left."""
 
-    Where nobody knows the draws of an input beforehand, they are None, and the time left goes by inputs.
-    """
-
-    def __init__(self, inputs: int, draws_an_input: int | None, *, quiet: bool, stream: TextIO | None = None) -> None:
-        self._stream = stream or sys.stderr
-        self._quiet = quiet
-        self._total_inputs, self._by_draws = inputs, draws_an_input is not None
-        self._total = inputs * (1 if draws_an_input is None else draws_an_input)
-        self._start = self._last_line = time.perf_counter()
-        self._inputs = self._draws = self._labelled = self._certified = 0
-        self._last: deque[tuple[float, int]] = deque()
-        self._earlier_rows = self._earlier_batches = 0
+    def __init__(self, classifier: SmoothedClassifier, *, quiet: bool, stream: TextIO | None = None) -> None:
+        self._classifier, self._quiet, self._stream = classifier, quiet, stream or sys.stderr
         self._console = Console(file=self._stream)
         columns = (TextColumn("certifying"), BarColumn(), TaskProgressColumn(), TextColumn("{task.description}"))
-        shown = not quiet and self._stream.isatty()
-        self._bar = Progress(*columns, TimeRemainingColumn(), console=self._console, transient=True, disable=not shown)
-        self._task = self._bar.add_task("", total=self._total)
-        self._lines = not quiet and not shown
+        bar = not quiet and self._stream.isatty()
+        self._bar = Progress(*columns, TimeRemainingColumn(), console=self._console, transient=True, disable=not bar)
+        self._task = self._bar.add_task("")
+        self._lines = not quiet and not bar
+        self._start = self._last_line = 0.0
+        self._left = self._inputs = self._draws = self._labelled = self._correct = 0
+        self._planned_draws: int | None = None
+        self.done: int | None = None
+        """The inputs that are certified, in this run and before it was resumed; None before the run has started."""
+
+    def describe_model(self) -> None:
+        """Say which backend runs the model, and why."""
+        runner = self._classifier.runner
+        if self._classifier.why:
+            self._say(f"backend {runner.name}: {self._classifier.why}")
+        if runner.fixed_batch and all(device.name == CPU for device in self._classifier.devices):
+            advice = "it runs slowly until it is exported with a dynamic batch axis"
+            self._say(f"{runner.path} takes only batches of {runner.fixed_batch}; {advice}")
+
+    def describe_batch(self, prepared: Prepared) -> None:
+        """Say which batch size is used."""
+        for note in prepared.notes:
+            self._say(note)
+        for device in self._classifier.devices:
+            if device.name != CPU:
+                runner = device.runner
+                self._say(f"{device.describe()}: {runner.name} {runner.version}, batches of {prepared.batch}")
+        if prepared.rate:
+            chosen = f"batch {prepared.batch} with {self._classifier.threads} threads"
+            self._say(f"{chosen}, the fastest here: {prepared.rate:,.0f} draws/s")
+
+    def start(self, store: Path, prepared: Prepared, plan: Plan, done: int, left: int) -> None:
+        self.describe_batch(prepared)
+        if done:
+            self._say(f"{store}: {done} of {done + left} inputs are certified already")
+        self.done, self._left = done, left
+        # Adaptive stopping does not know its draws in advance: the time left is then estimated from the inputs.
+        self._planned_draws = left * (plan.n0 + plan.n) if plan.question is None else None
+        self._start = self._last_line = time.perf_counter()
+        self._bar.update(self._task, total=self._planned_draws or left)
+        self._bar.start()
 
     def draws(self, number: int) -> None:
-        """Count draws, batch by batch."""
         self._draws += number
         now = time.perf_counter()
-        self._last.append((now, number))
-        while self._last[0][0] < now - _END_SECONDS:
-            self._earlier_rows += self._last.popleft()[1]
-            self._earlier_batches += 1
-        done = self._draws if self._by_draws else self._inputs
-        self._bar.update(self._task, completed=done, description=self._describe(now))
-        if self._lines and now - self._last_line > _SECONDS_A_LINE:
+        finished, total = (self._draws, self._planned_draws) if self._planned_draws else (self._inputs, self._left)
+        self._bar.update(self._task, completed=finished, description=self._describe(now))
+        if self._lines and now - self._last_line > _SECONDS_PER_LINE:
             self._last_line = now
-            left = f", {(now - self._start) / done * (self._total - done):.0f} s left" if done else ""
+            left = f", {(now - self._start) / finished * (total - finished):.0f} s left" if finished else ""
             print(f"{self._describe(now)}{left}", file=self._stream, flush=True)
 
-    def fullness(self, batch: int) -> float | None:
-        """How full the batches were, of so many draws each. Those of the last two seconds do not count: then there is
-        nothing left to fill them with. None for a run so short."""
-        return self._earlier_rows / (batch * self._earlier_batches) if self._earlier_batches else None
-
-    def input(self, correct: bool | None) -> None:
-        """Count one certified input."""
+    def certified(self, record: Record) -> None:
+        self.done = (self.done or 0) + 1
         self._inputs += 1
-        self._labelled += correct is not None
-        self._certified += bool(correct)
+        self._labelled += record.correct is not None
+        self._correct += bool(record.correct)
 
-    def say(self, text: str) -> None:
-        """A line of its own, above the bar."""
+    def skipped(self, error: DataError) -> None:
+        self._print(f"Skipped: {error}")
+
+    def _say(self, text: str) -> None:
+        if not self._quiet:
+            self._print(text)
+
+    def _print(self, text: str) -> None:
+        """Print a line of its own, above the bar."""
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _describe(self, now: float) -> str:
-        text = f"{self._inputs}/{self._total_inputs} inputs, {self._draws / (now - self._start):,.0f} draws/s"
-        return f"{text}, certified accuracy {self._certified / self._labelled:.1%}" if self._labelled else text
+        text = f"{self._inputs}/{self._left} inputs, {self._draws / (now - self._start):,.0f} draws/s"
+        return f"{text}, certified accuracy {self._correct / self._labelled:.1%}" if self._labelled else text
 
-    def __enter__(self) -> "RunProgress":
-        self._bar.start()
+    def __enter__(self) -> "TerminalProgress":
         return self
 
     def __exit__(

@@ -1,13 +1,15 @@
 """A smoothed classifier: a model file, the noise that smooths it, and the lanes that run it."""
 
+import dataclasses
 import itertools
 import math
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import TypedDict, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,7 +31,7 @@ from ars.engine.statistics.stopping import Question
 from ars.errors import DataError, OutOfMemory, RunError
 from ars.noise import family_named
 
-__all__ = ["SmoothedClassifier", "load"]
+__all__ = ["Prepared", "SmoothedClassifier", "load"]
 
 Result = TypeVar("Result")
 
@@ -53,9 +55,10 @@ def load(
     """A smoothed classifier from a model file.
 
     Its noise is isotropic with `sigma`, or comes from `noise` (a generator .onnx, or maps in an .npz), or is what the
-    manifest beside the model says. `batch` None measures which size is fastest here when the first input comes.
-    `backend` names the library that runs the model; auto takes the fastest one installed that fits the file.
-    `device` is cpu, or GPUs like cuda:0,cuda:1; TensorRT engines run on the first GPU unless it says otherwise.
+    manifest beside the model says. `batch` is the number of draws in a batch; by default the fastest is measured when
+    the first input comes. `backend` names the library that runs the model; auto takes the fastest one installed that
+    fits the file. `device` is cpu, or GPUs like cuda:0,cuda:1; by default TensorRT engines run on the first GPU, and
+    everything else on the CPU.
     """
     return SmoothedClassifier(
         Path(engine),
@@ -82,6 +85,34 @@ def check_rows_are_independent(lanes: Lanes, shape: tuple[int, ...]) -> None:
         raise RunError(f"the model's logits for an input depend on the other inputs of its batch; {fix}")
 
 
+def _check_batch(batch: int | None) -> int | None:
+    return None if batch is None else whole_number("batch", batch, 1, 2**24, "it must be at least 1")
+
+
+class PlanChanges(TypedDict, total=False):
+    """The fields of a Plan, as keywords."""
+
+    n0: int
+    n: int
+    alpha: float
+    two_sided: bool
+    question: Question | None
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a classifier uses for inputs of one shape."""
+
+    batch: int
+    """The draws in a batch."""
+    lanes: tuple[Lanes, ...]
+    """The lanes of each device."""
+    rate: float | None
+    """The draws per second that were measured to choose the batch; None if it was not measured."""
+    notes: tuple[str, ...]
+    """What the user should know, each a sentence."""
+
+
 class SmoothedClassifier:
     def __init__(
         self,
@@ -96,20 +127,18 @@ class SmoothedClassifier:
         backend: str,
         device: str | None,
     ) -> None:
-        self.batch = None if batch is None else whole_number("batch", batch, 1, 2**24, "it must be at least 1")
+        self.batch = _check_batch(batch)
+        """The draws in a batch that were asked for. What is used says `prepare`."""
+        self.noise_file = noise
         lane_count = None if threads is None else whole_number("threads", threads, 1, 1024, "at least 1")
         self.seed = whole_number("seed", seed, 0, 2**64 - 1, "it must fit 64 bits")
         beside = manifest_of(engine)
         self.why: str | None = None
-        """Why `auto` took this backend, for the user."""
+        """Why `auto` took this backend, as a note to the user."""
         names = choose_devices(device, engine, backend)
         if backend == "auto" and names == [CPU]:
             backend, self.why = choose_backend(engine, beside)
-        self.measured_rate: float | None = None
-        """The draws a second that `batch` was chosen for, where it was measured."""
-        self.notes: list[str] = []
-        """What the user should know of how it was prepared."""
-        self._lanes: dict[tuple[int, ...], list[Lanes]] = {}
+        self._prepared: dict[tuple[tuple[int, ...], int | None], Prepared] = {}
         self._preparing = threading.Lock()
         self.devices = open_devices(names, engine, backend, lane_count)
         try:
@@ -125,34 +154,33 @@ class SmoothedClassifier:
             raise
 
     def certify(
-        self,
-        x: ArrayLike,
-        *,
-        n0: int = DEFAULT_PLAN.n0,
-        n: int = DEFAULT_PLAN.n,
-        alpha: float = DEFAULT_PLAN.alpha,
-        two_sided: bool = False,
-        question: Question | None = None,
-        input_id: int = 0,
+        self, x: ArrayLike, plan: Plan = DEFAULT_PLAN, *, input_id: int = 0, **changes: Unpack[PlanChanges]
     ) -> Certificate:
-        """The certificate of one input: floats in pixel units, or integers in 0..255. `input_id` and the seed decide
-        its noise. With a question, like ars.Grid((0, 0.25, 0.5)), it stops as soon as that is settled."""
-        plan = Plan(n0, n, alpha, two_sided, question)
-        (finished,) = self.certify_many([(input_id, x)], plan)
+        """The certificate of one input: floats in pixel units, or integers in 0..255.
+
+        The plan is given as such, or by its fields: `n0`, `n`, `alpha`, `two_sided` and `question`. With a question,
+        like ars.Grid((0, 0.25, 0.5)), drawing ends as soon as it is settled. `input_id` and the seed decide the noise.
+        """
+        (finished,) = self.certify_many([(input_id, x)], plan, **changes)
         return finished.result
 
     def certify_many(
         self,
         examples: Iterable[tuple[int, ArrayLike]],
         plan: Plan = DEFAULT_PLAN,
+        *,
+        batch: int | None = None,
         on_draws: Callable[[int], None] = lambda draws: None,
+        **changes: Unpack[PlanChanges],
     ) -> Iterator[Finished[Certificate]]:
-        """Certificates of numbered inputs, each as soon as it is known, and not always in the order of the inputs.
+        """The certificates of numbered inputs, each as soon as it is known, and not always in the order of the inputs.
 
-        `on_draws` is told how many draws have been counted, batch by batch.
+        The plan is given as for `certify`, and `batch` as for `prepare`. `on_draws` is told after each batch how many
+        draws were counted.
         """
+        plan = dataclasses.replace(plan, **changes)
         family, kind = self.family, self.noise.kind
-        yield from self._run(examples, lambda scale: algorithms.certify(scale, plan, family, kind), on_draws)
+        yield from self._run(examples, lambda scale: algorithms.certify(scale, plan, family, kind), batch, on_draws)
 
     def predict(
         self, x: ArrayLike, *, n: int = PREDICTION_N, alpha: float = DEFAULT_PLAN.alpha, input_id: int = 0
@@ -169,11 +197,11 @@ class SmoothedClassifier:
         alpha: float = DEFAULT_PLAN.alpha,
     ) -> Iterator[Finished[Prediction]]:
         """The smoothed classifier's answers at numbered inputs, each as soon as it is known."""
-        yield from self._run(examples, lambda scale: algorithms.predict(n=n, alpha=alpha), lambda draws: None)
+        yield from self._run(examples, lambda scale: algorithms.predict(n=n, alpha=alpha), None, lambda draws: None)
 
     @property
     def threads(self) -> int:
-        """The batches that are at work side by side."""
+        """The batches that are processed at the same time."""
         return sum(device.lane_count for device in self.devices)
 
     @property
@@ -181,49 +209,58 @@ class SmoothedClassifier:
         """The channels of the images that it takes; None if its inputs are not images."""
         return image_channels(self.runner.shape)
 
-    def prepare(self, shape: tuple[int, ...]) -> list[Lanes]:
-        """The lanes for inputs of that shape, on each device; chooses the batch size first, where none was given."""
-        with self._preparing:
-            if shape not in self._lanes:
-                self.runner.check_shape(shape)
-                if self.batch is None:
-                    choices = [device.choose_batch(shape) for device in self.devices]
-                    self.batch, self.measured_rate = min(choices, key=lambda choice: choice[0])
-                lanes = self._make_lanes(shape)
-                self._lanes[shape] = lanes
-                check_rows_are_independent(lanes[0], shape)
-            return self._lanes[shape]
+    def prepare(self, shape: tuple[int, ...], batch: int | None = None) -> Prepared:
+        """Get ready for inputs of that shape, and decide the number of draws in a batch.
 
-    def _make_lanes(self, shape: tuple[int, ...]) -> list[Lanes]:
-        """Lanes on each device, for half the batch as often as a GPU has not enough memory for it."""
-        assert self.batch is not None
+        It is `batch`, or else the one that the classifier was loaded with, or else the fastest here, which is measured.
+        It is halved for as long as a GPU lacks the memory for it.
+        """
+        asked = _check_batch(batch) or self.batch
+        with self._preparing:
+            if (shape, asked) not in self._prepared:
+                self.runner.check_shape(shape)
+                chosen, rate = (asked, None) if asked else self._choose_batch(shape)
+                prepared = self._make_lanes(shape, chosen, rate)
+                try:
+                    check_rows_are_independent(prepared.lanes[0], shape)
+                except BaseException:
+                    _close(prepared.lanes)
+                    raise
+                self._prepared[shape, asked] = prepared
+            return self._prepared[shape, asked]
+
+    def _choose_batch(self, shape: tuple[int, ...]) -> tuple[int, float | None]:
+        """The batch size that suits every device, and the draws per second that were measured with it, if any were."""
+        return min((device.choose_batch(shape) for device in self.devices), key=lambda choice: choice[0])
+
+    def _make_lanes(self, shape: tuple[int, ...], batch: int, rate: float | None) -> Prepared:
+        """Lanes on each device; the batch is halved for as long as a GPU has not enough memory for it."""
+        notes: list[str] = []
         while True:
             made: list[Lanes] = []
             try:
                 for device in self.devices:
-                    made.append(device.make_lanes(shape, self.batch))
-                    self._make_sampler(device, shape).close()  # a run's slots must fit beside the lanes
-                return made
+                    made.append(device.make_lanes(shape, batch))
+                    self._make_sampler(device, shape, batch).close()  # a run's slots must fit beside the lanes
+                return Prepared(batch, tuple(made), rate, tuple(notes))
             except BaseException as error:
-                for lanes in made:
-                    lanes.close()
-                if not isinstance(error, OutOfMemory) or self.batch // 2 < max(d.least_batch for d in self.devices):
+                _close(made)
+                if not isinstance(error, OutOfMemory) or batch // 2 < max(d.least_batch for d in self.devices):
                     raise
-                halved = f"{device.name} has not enough memory for batches of {self.batch}"
-                self.batch //= 2
-                self.notes.append(f"{halved}; going on with {self.batch}")
+                notes.append(f"{device.name} has not enough memory for batches of {batch}; going on with {batch // 2}")
+                batch //= 2
 
-    def _make_sampler(self, device: Device, shape: tuple[int, ...]) -> Sampler:
+    def _make_sampler(self, device: Device, shape: tuple[int, ...], batch: int) -> Sampler:
         """Slots for so many inputs that 16 draws of each fill the batches in flight, within a bound on memory."""
-        assert self.batch is not None
         dimensions = math.prod(shape)
-        slots = max(2, min(2 * device.lane_count * self.batch // 16, _SLOT_BYTES // (8 * dimensions)))
+        slots = max(2, min(2 * device.lane_count * batch // 16, _SLOT_BYTES // (8 * dimensions)))
         return device.make_sampler(slots, dimensions, self.family, self.seed)
 
     def _run(
         self,
         examples: Iterable[tuple[int, ArrayLike]],
         procedure_for: Callable[[NDArray[np.float32]], Procedure[Result]],
+        batch: int | None,
         on_draws: Callable[[int], None],
     ) -> Iterator[Finished[Result]]:
         """Run a procedure on each input. Runs may overlap: each has a sampler of its own."""
@@ -232,7 +269,7 @@ class SmoothedClassifier:
         if first is None:
             return
         shape = first[1].shape
-        lanes = self.prepare(shape)
+        prepared = self.prepare(shape, batch)
 
         def jobs() -> Iterator[Job[Result]]:
             for input_id, x in itertools.chain([first], inputs):
@@ -244,16 +281,16 @@ class SmoothedClassifier:
 
         with ExitStack() as owned:
             parts = []
-            for device, on_device in zip(self.devices, lanes, strict=True):
-                parts.append((on_device, self._make_sampler(device, shape)))
+            for device, on_device in zip(self.devices, prepared.lanes, strict=True):
+                parts.append((on_device, self._make_sampler(device, shape, prepared.batch)))
                 owned.callback(parts[-1][1].close)
             yield from split.run(parts, jobs(), on_draws)
 
     def close(self) -> None:
-        """End the lanes. The classifier can be used again; it then starts new ones."""
-        for lanes in itertools.chain.from_iterable(self._lanes.values()):
-            lanes.close()
-        self._lanes = {}
+        """End the lanes. If the classifier is used again, it starts new ones."""
+        for prepared in self._prepared.values():
+            _close(prepared.lanes)
+        self._prepared = {}
         for device in self.devices:
             device.close()
 
@@ -264,3 +301,8 @@ class SmoothedClassifier:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _close(lanes: Iterable[Lanes]) -> None:
+    for some in lanes:
+        some.close()

@@ -1,6 +1,6 @@
 """ARS from Python: certify an image, certify many, ask for an answer only, and read a run store.
 
-Run it with `python examples/certify.py` where ARS is installed; with a run store as argument it reads that one too.
+Run it with `python examples/certify.py` where ARS is installed. Run stores given as arguments are summarized.
 """
 
 import sys
@@ -9,9 +9,6 @@ from pathlib import Path
 import numpy as np
 
 import ars
-from ars.engine.records.store import read_records
-from ars.engine.records.summary import summarize
-from ars.engine.statistics.certificate import format_radius
 
 FILES = Path(__file__).parent / "fashion-mnist"
 
@@ -26,7 +23,7 @@ def main() -> None:
         if certificate.abstained:
             print(f"image 0 (class {labels[0]}): no certificate")
         else:
-            radius = format_radius(certificate.radius)  # rounded down
+            radius = ars.format_radius(certificate.radius)  # rounded down
             print(f"image 0 (class {labels[0]}): class {certificate.predicted} within {radius} in l2")
         print(f"  pA >= {certificate.p_a:.4f}, alpha {certificate.alpha}, scope {certificate.scope}")
 
@@ -37,17 +34,15 @@ def main() -> None:
         # Many images: their draws are packed into full batches, and each stops when its question is settled.
         plan = ars.Plan(n=10_000, question=ars.Grid((0.0, 0.25, 0.5)))
         for finished in classifier.certify_many(enumerate(images[:5]), plan):
-            found = finished.result
-            print(
-                f"image {finished.input_id}: {found.predicted}, {format_radius(found.radius)}, {finished.draws} draws"
-            )
+            found, radius = finished.result, ars.format_radius(finished.result.radius)
+            print(f"image {finished.input_id}: {found.predicted}, {radius}, {finished.draws} draws")
 
         # Only the answer, without a radius.
         print(f"image 0 is of class {classifier.predict(images[0]).predicted}, says the smoothed classifier")
 
     for path in sys.argv[1:]:
-        summary = summarize(read_records(Path(path)))
-        acr = format_radius(summary.average_certified_radius)
+        summary = ars.summarize(ars.read_records(path))
+        acr = ars.format_radius(summary.average_certified_radius)
         print(f"{path}: {summary.inputs} certificates, average certified radius {acr}, {summary.draws:,} draws")
 
 

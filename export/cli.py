@@ -11,6 +11,7 @@ from click.core import ParameterSource
 from ars.command_line import Command, version_option
 from ars.errors import MissingPackage
 from ars.manifest import Profile
+from ars.noise import FAMILIES
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -82,7 +83,7 @@ def _for_engine() -> tuple[str, ...]:
 @click.option("--pixel-mean", type=CommaList("0.5,0.5,0.5", float), help="Your own model takes (x - mean)")
 @click.option("--pixel-deviation", type=CommaList("0.2,0.2,0.2", float), help="/ deviation, by channel.")
 @click.option("--sigma", type=float, help="The scale of your own model's noise, in pixel units.")
-@click.option("--family", help="Its kind: gaussian, laplace or uniform.")
+@click.option("--family", help=f"Its family: {', '.join(FAMILIES)}.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 def main(
     model: Path | None,

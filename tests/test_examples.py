@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import ars
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
@@ -21,14 +23,10 @@ def test_the_example_for_python_users_runs(run_store):
 
 @pytest.fixture
 def run_store(tmp_path):
-    from ars.command_line import call
-    from ars.engine.cli import certify
-
-    store = tmp_path / "run.sqlite"
     folder = EXAMPLES / "fashion-mnist"
-    given = ["--engine", folder / "classifier.onnx", "--sigma", "0.5", "--data", folder / "images.npz", "--max", "2"]
-    call(certify, *map(str, [*given, "--n", "100", "--batch", "32", "--quiet", "--out", store]))
-    return store
+    inputs = ars.Inputs(str(folder / "images.npz"), most=2)
+    with ars.load(folder / "classifier.onnx", sigma=0.5, batch=32) as classifier:
+        return ars.certify_run(classifier, inputs, ars.Plan(n=100), store=tmp_path / "run.sqlite").store
 
 
 @pytest.mark.slow

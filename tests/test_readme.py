@@ -12,10 +12,9 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 
+import ars
 from ars.bench.cli import main as bench
 from ars.bench.run.random_model import export_random
-from ars.command_line import call
-from ars.engine.cli import certify
 from ars.engine.cli import main as engine
 from ars.export.cli import main as export
 from ars.train.cli import main as train
@@ -76,8 +75,8 @@ def files(tmp_path_factory):
     (folder / "examples").symlink_to(REPOSITORY / "examples")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        few = ["--n", "50", "--max", "4", "--batch", "16", "--quiet"]
-        call(certify, "--engine", "model.onnx", "--data", "images.npz", *few, "--out", "made.sqlite")
+        with ars.load("model.onnx", batch=16) as classifier:
+            ars.certify_run(classifier, ars.Inputs("images.npz", most=4), ars.Plan(n=50), store="made.sqlite")
     return folder
 
 

@@ -7,6 +7,7 @@ import click
 
 from ars.command_line import Command, version_option
 from ars.errors import ArgumentError, MissingPackage, ModelError
+from ars.noise import FAMILIES, NoiseKind, family_named
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -16,7 +17,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--dataset", help="fashion-mnist, an .npz, a folder of images or of .npz, or CIFAR-10's.")
 @click.option("--arch", default="cnn", show_default=True, help="cnn, resnet20 ... resnet110, resnet50, or timm:NAME.")
 @click.option("--noise", "kind", default="input", show_default=True, help="isotropic, dataset or input.")
-@click.option("--family", default="gaussian", show_default=True, help="gaussian, laplace or uniform.")
+@click.option("--family", default="gaussian", show_default=True, help=f"{', '.join(FAMILIES)}.")
 @click.option("--sigma", "sigma0", type=float, default=0.5, show_default=True, help="The smallest scale aimed at.")
 @click.option("--mean-max", type=float, default=1.0, show_default=True, help="Largest size of a noise mean.")
 @click.option("--scale-floor", type=float, default=0.9, show_default=True, help="Smallest scale, times sigma.")
@@ -73,7 +74,6 @@ def main(
     except ImportError as error:
         raise MissingPackage("torch", "train") from error
     from ars.data import ImageSize
-    from ars.noise import NoiseKind, family_named
     from ars.train.datasets import open_training_data
     from ars.train.loop import train
     from ars.train.model_file import (

@@ -5,21 +5,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ars.noise import Family
+from ars.noise import Family, family_named
 
 __all__ = ["Losses", "SmoothedModel", "standard_noise"]
 
 
-def standard_noise(family: Family, like: Tensor, draws: int, generator: torch.Generator | None = None) -> Tensor:
-    """`draws` copies of standard noise for a batch, [draws, *batch]."""
-    shape = (draws, *like.shape)
-    if family.name == "gaussian":
-        return torch.randn(shape, generator=generator, device=like.device)
-    uniform = 2 * torch.rand(shape, generator=generator, device=like.device) - 1
-    if family.name == "uniform":
-        return uniform
-    # Laplace. The smallest step of `rand` bounds the tail: a value beyond it would be an artefact of a zero.
-    return -torch.sign(uniform) * torch.log((1 - uniform.abs()).clamp_min(2.0**-24))
+def standard_noise(family: str | Family, like: Tensor, draws: int, generator: torch.Generator | None = None) -> Tensor:
+    """`draws` independent copies of standard noise for a batch, as a tensor of shape [draws, *batch]."""
+    return family_named(family).torch_noise((draws, *like.shape), generator, like.device)
 
 
 @dataclass(frozen=True)

@@ -23,20 +23,20 @@ from ars.train.model_file import load_model
 __all__ = ["ATTACKS", "attack_inputs"]
 
 ATTACKS = ("generator", "smoothed", "classifier")
-"""What the attack knows: all of it, gradients through the generator too; the noise with its maps as given; or only the
-classifier, without noise."""
+"""What the attack knows: everything, with gradients through the generator; the noise, but its maps as constants; or
+only the classifier, without noise."""
 
 DRAWS, BATCH = 8, 50
 
 
 def attack_inputs(model: Model, data: Dataset, ids: Sequence[int], how: str, path: Path) -> None:
-    """Write the inputs, perturbed within 16/255 in the maximum norm, and their labels to an .npz."""
+    """Perturb the inputs within 16/255 in the maximum norm, and write them with their labels to an .npz file."""
     if model.trained is None:
         fix = "keep the model.pt beside it when it is exported, or say --attack none"
         raise ModelError(model.file, "PGD needs the gradients of its model.pt", fix)
     made_of = f"{file_sha256(model.trained)} {data.fingerprint()} {how} {list(ids)}"
     if path.exists() and read_npz(path, DataError).get("made_of") == made_of:
-        return  # a run that goes on has the same inputs
+        return  # a resumed run has the same inputs
     settings, smoothed, _ = load_model(model.trained)
     family = family_named(settings.family)
     loss = {

@@ -50,12 +50,15 @@ def paper(
     """Make the paper's tables for the models at hand, with the paper's own figures beside them.
 
     MODELS are exported models, which are certified on --data, before and after PGD; or run stores, taken as they are.
-    The same command again goes on where it was stopped.
+    The same command again resumes what was stopped.
     """
-    from ars.bench.paper.write import Inputs, write_tables
+    from ars.bench.paper.models import Certification
+    from ars.bench.paper.write import write_tables
+    from ars.engine.records.inputs import Inputs
+    from ars.engine.statistics.plan import Plan
 
     refuse_inputs(output, [*models, *([data] if data else [])])
-    inputs = Inputs(data, most, only)
-    how = ["--n", str(n), "--backend", backend, *(["--batch", str(batch)] if batch else [])]
+    inputs = None if data is None else Inputs(data, most=most, only=only)
+    how = Certification(Plan(n=n), backend, batch)
     with open_output(output) as file:
         write_tables(models, inputs, how, attack, rounds, folder, file)

@@ -1,17 +1,19 @@
-"""The models of the tables: what each is, and its certificates, made or already there."""
+"""The models of the tables, and their certificates, which are made or already there."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ars.bench.report.runs import Run, read_runs
 from ars.bench.run.model import open_bench_model
-from ars.command_line import call
-from ars.engine.cli import certify
-from ars.errors import InputError, ModelError, StoreError
+from ars.engine.progress import TerminalProgress
+from ars.engine.records.inputs import Inputs
+from ars.engine.records.run import certify_run
+from ars.engine.smoothed import load
+from ars.engine.statistics.plan import Plan
+from ars.errors import ModelError
 from ars.manifest import manifest_beside
 
-__all__ = ["CertifyOptions", "Model", "certify_into", "open_model", "run_of_store"]
+__all__ = ["Certification", "Model", "certify_into", "open_model", "read_run"]
 
 
 @dataclass(frozen=True)
@@ -20,9 +22,9 @@ class Model:
 
     file: Path
     trained: Path | None
-    """Its model.pt: attacks need gradients."""
+    """Its model.pt, if it is there: attacks need gradients."""
     generator: Path | None
-    """Its noise generator, where the noise has maps."""
+    """Its noise generator, if its noise has maps."""
     arch: str
     kind: str
     sigma0: float
@@ -33,15 +35,16 @@ class Model:
 
 
 @dataclass(frozen=True)
-class CertifyOptions:
-    """How inputs are certified: the words of `ars-engine certify`."""
+class Certification:
+    """How models are certified."""
 
-    data: Sequence[str]
-    how: Sequence[str]
+    plan: Plan
+    backend: str = "auto"
+    batch: int | None = None
 
 
 def open_model(path: Path) -> Model:
-    """A model with a manifest, by any of its files, or by the manifest."""
+    """Open a model that has a manifest, given any of its files or the manifest itself."""
     if not path.is_file():
         raise ModelError(path, "there is no such file", "give an exported model or a run store")
     network = open_bench_model(str(path), path.parent)
@@ -71,15 +74,17 @@ def _arch(trained: Path | None) -> str | None:
     return read_model_file(trained)[0].arch
 
 
-def certify_into(store: Path, model: Model, options: CertifyOptions) -> Run:
-    """The certificates of a model, in a run store that goes on where it was stopped."""
-    try:
-        call(certify, "--engine", str(model.file), *options.data, *options.how, "--out", str(store))
-    except StoreError as error:  # its advice is for `ars-engine certify`; here --folder decides where the store is
-        raise InputError(str(error).replace("another --out", "another --folder")) from error
-    return run_of_store(store)
+def certify_into(store: Path, model: Model, inputs: Inputs, how: Certification) -> Run:
+    """Certify a model into a run store. If the store holds a part of that run, the run is resumed."""
+    with (
+        load(model.file, backend=how.backend, batch=how.batch) as classifier,
+        TerminalProgress(classifier, quiet=False) as progress,
+    ):
+        progress.describe_model()
+        certify_run(classifier, inputs, how.plan, store=store, progress=progress)
+    return read_run(store)
 
 
-def run_of_store(store: Path) -> Run:
+def read_run(store: Path) -> Run:
     (run,) = read_runs([store])
     return run

@@ -1,4 +1,4 @@
-"""The paper's own figures (published.json), to stand beside ours. Each says of which network and data it is."""
+"""The paper's own figures (published.json), to be shown beside ours. Each names its network and data."""
 
 import json
 from dataclasses import dataclass

@@ -15,7 +15,7 @@ STEP = 0.25
 
 @dataclass(frozen=True)
 class Certified:
-    """A model's certificates, and what they are of."""
+    """The certificates of a model, with its name, its network and its sigma0."""
 
     name: str
     network: str
@@ -24,15 +24,15 @@ class Certified:
 
     @property
     def data(self) -> str:
-        return str(self.run.environment.get("data_name", "?"))
+        return self.run.header.origin.data_name or "?"
 
     @property
     def kind(self) -> str:
-        return str(self.run.settings["kind"])
+        return self.run.header.settings.kind.value
 
     @property
     def family(self) -> str:
-        return str(self.run.settings["family"])
+        return self.run.header.settings.family
 
     def percent(self, radii: Sequence[float]) -> list[float]:
         return [100 * share for share in certified_accuracy(self.run, radii)]
@@ -54,8 +54,8 @@ class Timed:
 
 
 def accuracy_table(certified: Sequence[Certified]) -> str:
-    """Tables 1 and 2: a row for each model, the best over sigma0 of each kind, and the paper's rows. Radii of different
-    norms are tables of their own."""
+    """Tables 1 and 2: a row for each model, the best over sigma0 of each kind, and the paper's rows. There is one table
+    for each norm."""
     return "\n".join(
         _accuracy_of_norm(norm, [one for one in certified if one.run.norm == norm])
         for norm in sorted({one.run.norm for one in certified}, reverse=True)
@@ -89,7 +89,7 @@ def _accuracy_of_norm(norm: str, certified: Sequence[Certified]) -> str:
 
 
 def _figures(one: Certified, radii: Sequence[float]) -> list[str]:
-    """Certified accuracy by radius, and the averages; nothing is known of a run without labels."""
+    """Certified accuracy by radius, and the averages; dashes for a run without labels."""
     if not one.run.summary.labelled:
         return ["–"] * (len(radii) + 2)
     acr, volume = one.run.summary.average_certified_radius, one.run.average_volume_radius
@@ -106,7 +106,7 @@ def _what(one: Certified) -> list[str]:
 
 
 def _best(certified: Sequence[Certified], radii: Sequence[float]) -> list[list[str]]:
-    """For each network, data and kind of noise with several sigma0: the best at each radius."""
+    """A row for each network, data and kind of noise that has models of several sigma0: the best at each radius."""
     groups: dict[tuple[str, ...], list[Certified]] = {}
     for one in certified:
         if one.run.summary.labelled:
@@ -187,7 +187,7 @@ def _loss(before: Sequence[float], after: Sequence[float]) -> list[str]:
 
 
 def _at(theirs: Sequence[float], values: Sequence[object], radii: Sequence[float]) -> list[str]:
-    """Values by other radii, where they are among these."""
+    """The paper's values at our radii; dashes where it has none."""
     known = dict(zip(theirs, values, strict=True))
     return ["–" if known.get(radius) is None else str(known[radius]) for radius in radii]
 

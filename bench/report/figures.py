@@ -138,7 +138,7 @@ def _inputs(runs: Sequence[Run], strips: Sequence[Strips]) -> dict[str, Any]:
         (run, one)
         for run, of_run in zip(runs, strips, strict=True)
         for one in of_run.strips
-        if run.settings["kind"] != NoiseKind.ISOTROPIC
+        if run.header.settings.kind is not NoiseKind.ISOTROPIC
     ]
     if not rows:
         return {}

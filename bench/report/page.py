@@ -1,7 +1,7 @@
 """One HTML page that needs no other file and asks nobody for anything: style, script, data and pictures are inside.
 
-The policy in its head allows the one style and the one script by their hashes, and pictures from data addresses; so
-a name in the data can never become code, even if it slipped through as markup.
+The policy in its head allows the one style and the one script by their hashes, and pictures from data addresses. So a
+name in the data could not become code even if it were taken for markup.
 """
 
 import base64
@@ -21,6 +21,7 @@ from ars.bench.report.strips import Strip, Strips
 from ars.bench.run.export import HEADS, cells, footnote
 from ars.bench.run.result import BenchResult, deviation
 from ars.distribution import VERSION
+from ars.engine.records.columns import REPORTED
 from ars.engine.statistics.certificate import format_radius
 
 __all__ = ["render_page"]
@@ -51,7 +52,7 @@ def _hash(text: str) -> str:
 
 
 def _script_safe(text: str) -> str:
-    """JSON that no name in it can end early: within a script element only `</script` and `<!--` have a meaning."""
+    """JSON whose script element no name in it can end: in there, only `</script` and `<!--` have a meaning."""
     return text.replace("<", "\\u003c")
 
 
@@ -62,6 +63,7 @@ def _content(runs: Sequence[Run], strips: Sequence[Strips], benches: Sequence[Be
         "version": VERSION,
         "made": datetime.datetime.now().astimezone().strftime("%Y-%m-%d %H:%M"),
         "runs": [_run(run, of_run) for run, of_run in zip(runs, strips, strict=True)],
+        "columns": [{"name": column.name, "title": column.title} for column in REPORTED],
         "accuracy": curves,
         "draws": histogram and {"edges": histogram.edges, "counts": histogram.counts},
         "benches": [_bench(bench) for bench in benches],
@@ -95,18 +97,18 @@ def _bench(bench: BenchResult) -> dict[str, object]:
 
 
 def _run(run: Run, strips: Strips) -> dict[str, object]:
-    summary, first = run.summary, run.records[0].certificate
+    summary, header, plan = run.summary, run.header, run.header.settings.plan
     return {
         "name": run.name,
-        "data": run.environment.get("data_name"),
-        "kind": run.settings["kind"],
-        "family": run.settings["family"],
+        "data": header.origin.data_name,
+        "kind": header.settings.kind,
+        "family": header.settings.family,
         "norm": run.norm,
         "scope": run.scope.value,
-        "alpha": first.alpha,
-        "stopping": run.settings["stopping"],
-        "n0": first.n0,
-        "n": run.settings["n"],
+        "alpha": plan.alpha,
+        "stopping": "fixed" if plan.question is None else "adaptive",
+        "n0": plan.n0,
+        "n": plan.n,
         "inputs": summary.inputs,
         "labelled": summary.labelled,
         "abstained": summary.abstained,
@@ -118,9 +120,9 @@ def _run(run: Run, strips: Strips) -> dict[str, object]:
         "seconds": summary.seconds / summary.inputs,
         "deviation": run.seconds_deviation,
         "rate": summary.draws / max(summary.seconds, 1e-9),
-        "classes": run.classes,
-        "settings": _words(run.settings),
-        "environment": _words(run.environment),
+        "classes": header.classes,
+        "settings": _words(header.settings.to_json()),
+        "environment": _words(header.origin.to_json() | header.environment.to_json()),
         "strips": [_strip(run, strip) for strip in strips.strips],
         "missing": strips.missing,
         "records": _records(run),
@@ -131,29 +133,19 @@ def _words(facts: Mapping[str, object]) -> dict[str, str]:
     return {name: "none" if value is None else str(value) for name, value in facts.items()}
 
 
-def _records(run: Run) -> dict[str, list[object]]:
-    """The table by columns. Radii are given as numbers to sort by, and as texts that are rounded down."""
-    columns: dict[str, list[object]] = {name: [] for name in _COLUMNS}
-    for record in run.records:
-        certificate = record.certificate
-        row = (
-            record.idx,
-            record.label,
-            certificate.predicted,
-            certificate.radius if np.isfinite(certificate.radius) else None,
-            format_radius(certificate.radius),
-            format_radius(certificate.p_a, 4),
-            float(f"{certificate.sigma_min:.4g}"),
-            format_radius(certificate.volume_radius),
-            record.draws,
-            float(f"{record.seconds:.4g}"),
-        )
-        for name, value in zip(_COLUMNS, row, strict=True):
-            columns[name].append(value)
-    return columns
+def _records(run: Run) -> dict[str, object]:
+    """The table of certificates by columns: those that the page lays out itself, and as text those of columns.py.
 
-
-_COLUMNS = ("idx", "label", "predict", "radius", "printed", "p_a", "sigma_min", "volume", "draws", "seconds")
+    A radius is given as a number to sort by (null if it is infinite), and as a text that is rounded down.
+    """
+    certificates = [record.certificate for record in run.records]
+    return {
+        "idx": [record.idx for record in run.records],
+        "label": [record.label for record in run.records],
+        "predict": [certificate.predicted for certificate in certificates],
+        "radius": [certificate.radius if np.isfinite(certificate.radius) else None for certificate in certificates],
+        "printed": [format_radius(certificate.radius) for certificate in certificates],
+    } | {column.name: [column.reported(column.value(record)) for record in run.records] for column in REPORTED}
 
 
 def _strip(run: Run, strip: Strip) -> dict[str, object]:

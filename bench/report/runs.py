@@ -1,4 +1,4 @@
-"""The runs of a report, read from their stores, and the figures of them: curves and histograms as plain numbers."""
+"""The runs of a report, read from their stores, and their curves and histograms as plain numbers."""
 
 import math
 from collections.abc import Sequence
@@ -7,7 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ars.engine.records.store import Record, read_records, read_settings
+from ars.engine.records.record import Record
+from ars.engine.records.settings import RunHeader
+from ars.engine.records.store import read_header, read_records
 from ars.engine.records.summary import Summary, summarize
 from ars.errors import StoreError
 from ars.noise import Scope
@@ -21,9 +23,7 @@ class Run:
 
     name: str
     path: Path
-    settings: dict[str, object]
-    environment: dict[str, object]
-    classes: list[str] | None
+    header: RunHeader
     records: tuple[Record, ...]
     summary: Summary
 
@@ -47,11 +47,12 @@ class Run:
         return float(np.std([record.seconds for record in self.records]))
 
     def class_name(self, number: int) -> str:
-        return self.classes[number] if self.classes and 0 <= number < len(self.classes) else f"class {number}"
+        names = self.header.classes
+        return names[number] if names and 0 <= number < len(names) else f"class {number}"
 
 
 def read_runs(paths: Sequence[Path]) -> list[Run]:
-    """The runs, named after their files; files of one name by their whole paths."""
+    """The runs, named after their files; runs whose files have the same name are named by their whole paths."""
     stems = [path.stem for path in paths]
     runs = []
     for path, stem in zip(paths, stems, strict=True):
@@ -59,7 +60,7 @@ def read_runs(paths: Sequence[Path]) -> list[Run]:
         if not records:
             raise StoreError(path, "it has no certificates yet", "run the same `ars-engine certify` again")
         name = stem if stems.count(stem) == 1 else str(path.with_suffix(""))
-        runs.append(Run(name, path, *read_settings(path), records, summarize(records)))
+        runs.append(Run(name, path, read_header(path), records, summarize(records)))
     return runs
 
 

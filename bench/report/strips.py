@@ -1,8 +1,8 @@
 """The paper's Figure 2 for chosen inputs: the image, its noise maps, and noisy copies beside isotropic ones.
 
-A store says where its data and its noise came from; where they are elsewhere by now, they are given.
-The copies are draws that were counted: the noise is made again from the run's seed. A strip is shown only for inputs,
-and with noise files, whose hashes are those of the run.
+A store says where its data and its noise came from; if they have moved since, the user says where they are now.
+The noisy copies are draws that were counted, made again from the run's seed. A strip is made only if the hashes of its
+input and of its noise file are those of the run.
 """
 
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ from ars.data.images import ImageFolder, OneImage
 from ars.data.pixels import file_sha256
 from ars.engine.backends import load_generator
 from ars.engine.noise_maps import Generated, Isotropic, Maps, NoiseMaps
-from ars.engine.records.run import content_sha256
-from ars.engine.records.store import Record
+from ars.engine.records.inputs import content_sha256
+from ars.engine.records.record import Record
 from ars.engine.requests import Phase, Request
 from ars.engine.samplers.host import HostSampler
 from ars.errors import ArsError
-from ars.manifest import Manifest, manifest_beside
+from ars.manifest import manifest_beside
 from ars.noise import NoiseKind, family_named
 
 __all__ = ["COPIES", "Strip", "Strips", "choose_inputs", "data_of", "make_strips", "recorded_data", "recorded_noise"]
@@ -47,61 +47,56 @@ class Strip:
 
 @dataclass(frozen=True)
 class Strips:
-    """The strips of a run; or why there are none."""
+    """The strips of a run, or a sentence that says why there are none."""
 
     strips: tuple[Strip, ...]
     missing: str | None = None
 
 
 def data_of(run: Run, spec: str) -> Dataset | None:
-    """The data that `spec` names, read as the run read it; None where the run was not made with it as it is now.
+    """The data that `spec` names, read as the run read it; None if the run was not made with it as it is now.
 
-    The store says the size of its images and the file of its classes. Their channels, which only the model knows, are
-    tried.
+    The store has the size of the images and the file of the classes. The channels, which only the model knows, are
+    found by trying.
     """
-    origin, classes = run.environment, run.environment.get("classes_file")
-    resize, crop = (None if origin.get(name) is None else int(str(origin[name])) for name in ("resize", "crop"))
+    origin = run.header.origin
+    classes_file = None if origin.classes_file is None else Path(origin.classes_file)
     try:
         for channels in (None, 1, 3):
-            size = ImageSize(resize, crop, channels)
-            source = open_data(spec, size, None if classes is None else Path(str(classes)))
-            if source.fingerprint() == run.settings["data"]:
+            source = open_data(spec, ImageSize(origin.resize, origin.crop, channels), classes_file)
+            if source.fingerprint() == run.header.settings.data:
                 return source
             if not isinstance(source, ImageFolder | OneImage):
-                break  # its channels are what they are
+                break  # only images can be read in other channels
     except (ArsError, OSError):
         pass
     return None
 
 
 def recorded_data(run: Run) -> Dataset | None:
-    """The data of a run, from where the store says that it came from, if it is still there."""
-    spec = run.environment.get("data_source")
-    return None if spec is None else data_of(run, str(spec))
+    """The data of a run, if it is still where the store says that it came from."""
+    spec = run.header.origin.data_source
+    return None if spec is None else data_of(run, spec)
 
 
 def recorded_noise(run: Run) -> Path | None:
-    """The file of a run's noise maps, from where the store says that it came from, if it is still there."""
-    given, manifest = run.environment.get("noise_file"), _manifest(run)
-    path = None if given is None else Path(str(given))
-    if path is None and manifest is not None:
-        name = next((file.path for file in manifest.files if file.role == "noise"), None)
-        path = None if name is None else Path(str(run.environment["engine_file"])).with_name(name)
+    """The file of a run's noise maps, if it is still where the store says that it came from."""
+    origin = run.header.origin
+    path = None if origin.noise_file is None else Path(origin.noise_file)
+    if path is None and origin.engine_file is not None:
+        engine = Path(origin.engine_file)
+        try:
+            manifest = manifest_beside(engine)
+            path = manifest.file("noise", engine.parent) if manifest else None
+        except (ArsError, OSError):
+            return None
     return path if path is not None and path.is_file() else None
 
 
-def _manifest(run: Run) -> Manifest | None:
-    engine = run.environment.get("engine_file")
-    try:
-        return None if engine is None else manifest_beside(Path(str(engine)))
-    except (ArsError, OSError):
-        return None
-
-
 def choose_inputs(runs: Sequence[Run]) -> list[int]:
-    """Inputs worth looking at: of those that the first run with maps has right, the largest and the middle radius; and
-    one that it has not."""
-    run = next((run for run in runs if run.settings["kind"] != NoiseKind.ISOTROPIC), runs[0])
+    """Inputs worth looking at, from the first run with maps: those with the largest and the median radius among the
+    correct answers, and one that is wrong or abstained."""
+    run = next((run for run in runs if run.header.settings.kind is not NoiseKind.ISOTROPIC), runs[0])
     certified = sorted(
         (record for record in run.records if not record.certificate.abstained and record.correct is not False),
         key=lambda record: -record.certificate.radius,
@@ -112,10 +107,10 @@ def choose_inputs(runs: Sequence[Run]) -> list[int]:
 
 
 def make_strips(run: Run, inputs: Sequence[int], data: Dataset | None, noise_files: Sequence[Path]) -> Strips:
-    """The strips of those of the inputs that are certified in a run, from the data and the noise files that it had."""
+    """The strips of these inputs, as far as the run certified them, from its data and its noise files."""
     records = {record.idx: record for record in run.records}
     if data is None:
-        name = run.environment.get("data_name", "the data")
+        name = run.header.origin.data_name or "the data"
         return Strips(
             (), f"The store keeps certificates, not images: say with --data where {name} is now to see its inputs here."
         )
@@ -132,16 +127,15 @@ def make_strips(run: Run, inputs: Sequence[int], data: Dataset | None, noise_fil
 
 
 def _noise_of(run: Run, files: Sequence[Path], input_axes: int) -> NoiseMaps | None:
-    settings = run.settings
-    if "sigma" in settings:
-        return Isotropic(float(str(settings["sigma"])))
-    wanted = settings.get("maps") or settings.get("generator")
-    path = next((path for path in files if file_sha256(path) == wanted), None)
+    source = run.header.settings.noise
+    if source.sigma is not None:
+        return Isotropic(source.sigma)
+    path = next((path for path in files if file_sha256(path) == source.file), None)
     if path is None:
         return None
-    if "maps" in settings:
+    if source.maps is not None:
         return Maps(path, input_axes)
-    return Generated(path, load_generator(path), NoiseKind(str(settings["kind"])))
+    return Generated(path, load_generator(path), run.header.settings.kind)
 
 
 def _strip(run: Run, record: Record, x: Array, noise: NoiseMaps) -> Strip:
@@ -155,7 +149,8 @@ def _strip(run: Run, record: Record, x: Array, noise: NoiseMaps) -> Strip:
 
 
 def _copies(run: Run, idx: int, x: Array, mean: Array | int, scale: Array) -> Array:
-    sampler = HostSampler(1, x.size, family_named(str(run.settings["family"])), int(str(run.settings["seed"])))
+    settings = run.header.settings
+    sampler = HostSampler(1, x.size, family_named(settings.family), settings.seed)
     sampler.load(0, x, mean, scale)
     copies = np.empty((COPIES, *x.shape), np.float32)
     sampler.fill(copies, [Request(0, idx, Phase.ESTIMATION, 0, COPIES)])

@@ -40,7 +40,7 @@ def write_report(
 
 
 def strips_of(runs: Sequence[Run], specs: Sequence[str], noise_files: Sequence[Path], only: str | None) -> list[Strips]:
-    """The strips of each run. What is given and belongs to no run is refused: it is a mistake."""
+    """The strips of each run. Data and noise files that belong to no run are refused, as mistakes."""
     given = {spec: [data_of(run, spec) for run in runs] for spec in specs}
     for spec, found in given.items():
         if all(data is None for data in found):
@@ -48,7 +48,7 @@ def strips_of(runs: Sequence[Run], specs: Sequence[str], noise_files: Sequence[P
     for path in noise_files:
         if not path.exists():
             raise ModelError(path, "there is no such file", "give the noise generator or the maps of a run")
-        if file_sha256(path) not in [run.settings.get("maps") or run.settings.get("generator") for run in runs]:
+        if file_sha256(path) not in [run.header.settings.noise.file for run in runs]:
             raise ModelError(path, "no run was made with it as it is now", "give the file that the run was made with")
     strips = []
     for number, run in enumerate(runs):
@@ -57,7 +57,8 @@ def strips_of(runs: Sequence[Run], specs: Sequence[str], noise_files: Sequence[P
             data = recorded_data(run)
         noise = [path for path in (*noise_files, recorded_noise(run)) if path is not None]
         if only is None:
-            chosen = choose_inputs([other for other in runs if other.settings["data"] == run.settings["data"]])
+            same_data = run.header.settings.data
+            chosen = choose_inputs([other for other in runs if other.header.settings.data == same_data])
         else:
             chosen = select(2**32, only=only)
         strips.append(make_strips(run, chosen, data, noise))

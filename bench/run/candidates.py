@@ -141,14 +141,14 @@ def _load(file: BenchModelFile, backend: str, sigma: float | None, work: Work) -
 
 def _fixed(name: str, classifier: SmoothedClassifier, file: BenchModelFile, backend: str, work: Work) -> Candidate:
     x, plan, sample = work.inputs[0], work.plan, work.draws_per_sample
-    classifier.prepare(x.shape)
-    batch = classifier.batch or 1
+    prepared = classifier.prepare(x.shape)
+    batch = prepared.batch
     few = 4 * batch * classifier.threads
-    rate = classifier.measured_rate or few / _seconds(lambda: classifier.predict(x, n=few), 2)
+    rate = prepared.rate or few / _seconds(lambda: classifier.predict(x, n=few), 2)
     draws = _turn_draws(rate, sample, batch * classifier.threads)
 
     def whole() -> object:
-        return classifier.certify(x, n0=plan.n0, n=plan.n, alpha=plan.alpha)
+        return classifier.certify(x, plan)
 
     def part() -> object:
         return classifier.predict(x, n=draws)
@@ -177,7 +177,7 @@ def _adaptive(
     def turn() -> int:
         return sum(finished.draws for finished in classifier.certify_many(enumerate(work.inputs), plan))
 
-    kind, batch = classifier.noise.kind.value, classifier.batch or 1
+    kind, batch = classifier.noise.kind.value, classifier.prepare(work.inputs[0].shape).batch
     number = len(work.inputs)
     return Candidate(
         name, backend, file.precision, "adaptive", kind, batch, file.sha256, turn(), number, False, 0.0, turn

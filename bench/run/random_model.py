@@ -5,8 +5,12 @@ from pathlib import Path
 
 import torch
 
-from ars.command_line import call
-from ars.export.cli import main as export
+from ars.data import ImageSize
+from ars.export.pipeline import ExportPlan, export_model
+from ars.export.progress import ExportProgress
+from ars.export.sources import OwnModel
+from ars.export.tensorrt import BuildOptions
+from ars.manifest import Profile
 from ars.noise import NoiseKind
 from ars.train.batches import Images
 from ars.train.model_file import ModelSettings, build, write_model_file
@@ -32,5 +36,7 @@ def export_random(arch: str, shape: tuple[int, ...], folder: Path) -> Path:
     trained = folder / f"{arch.replace(':', '-')}.pt"
     write_model_file(trained, settings, model.eval(), {"weights": "random"}, examples)
     # The weights have learned nothing, so the precisions need not agree on the top class.
-    call(export, str(trained), "--precision", "fp32,int8", "--min-agreement", "0", "--quiet")
+    plan = ExportPlan(("fp32", "int8"), "auto", BuildOptions(Profile(1, 256, 1024)), None, 0.0, ImageSize(), ())
+    with ExportProgress(quiet=True) as progress:
+        export_model(trained, None, OwnModel(), plan, progress)
     return trained.with_suffix(".json")

@@ -12,16 +12,14 @@ from rich.table import Table
 
 from ars.bench.stopping.rules import ORDERS, RULES, Outcome, Saving, compare, replay, votes_of_run
 from ars.command_line import Command
-from ars.engine.records.store import Record, read_records, read_settings
+from ars.engine.records.record import Record
+from ars.engine.records.settings import RunSettings, differences
+from ars.engine.records.store import read_header, read_records
 from ars.engine.statistics.bounds import MAX_N
-from ars.engine.statistics.plan import BOUNDS
-from ars.engine.statistics.stopping import QUESTIONS, Grid
-from ars.errors import ArgumentError, StoreError
+from ars.engine.statistics.stopping import Grid
+from ars.errors import StoreError
 
 FILE = click.Path(dir_okay=False, path_type=Path)
-
-# What two runs may differ in and still have the same votes.
-FREE = {"stopping", "bounds", *QUESTIONS}
 
 
 @click.command(cls=Command)
@@ -39,14 +37,14 @@ def stopping(fixed: Path, adaptive: Path | None, n: int | None, as_json: bool) -
     is; where --n asks for more draws than FIXED has, the others are simulated from its shares, and it is said.
     """
     settings, whole = _read(fixed, "fixed")
-    drawn = int(str(settings["n"]))
+    drawn = settings.plan.n
     n, saving, inputs, question = n or drawn, None, list(whole.values()), Grid()
     if adaptive is not None:
         others, stopped = _read(adaptive, "adaptive")
         _check_alike(fixed, settings, adaptive, others)
         _check_complete(fixed, whole, adaptive, stopped)
-        if "radii" in others:
-            question = _question(adaptive, str(others["radii"]))
+        if isinstance(others.plan.question, Grid):
+            question = others.plan.question
         saving = compare(whole, stopped, question)
         inputs = [whole[idx] for idx in stopped if idx in whole]
     votes = list(votes_of_run(inputs, n))
@@ -65,33 +63,29 @@ def stopping(fixed: Path, adaptive: Path | None, n: int | None, as_json: bool) -
         _show_saving(saving)
 
 
-def _question(store: Path, radii: str) -> Grid:
-    try:
-        return Grid.parse(radii)
-    except ArgumentError as error:
-        raise StoreError(store, f"it is damaged ({error})", "certify again into another store") from error
-
-
-def _read(store: Path, stopping: str) -> tuple[dict[str, object], dict[int, Record]]:
-    settings, _, _ = read_settings(store)
-    if settings.get("stopping") != stopping:
-        found = f"it is a run of --stopping {settings.get('stopping')}"
-        raise StoreError(store, found, f"give one of --stopping {stopping}")
+def _read(store: Path, stopping: str) -> tuple[RunSettings, dict[int, Record]]:
+    settings = read_header(store).settings
+    found = "fixed" if settings.plan.question is None else "adaptive"
+    if found != stopping:
+        raise StoreError(store, f"it is a run of --stopping {found}", f"give one of --stopping {stopping}")
     records = {record.idx: record for record in read_records(store)}
     if not records:
         raise StoreError(store, "it holds no certificates", "certify some inputs first")
     return settings, records
 
 
-def _check_alike(fixed: Path, settings: Mapping[str, object], adaptive: Path, others: Mapping[str, object]) -> None:
+def _check_alike(fixed: Path, settings: RunSettings, adaptive: Path, others: RunSettings) -> None:
     """Refuse runs whose votes are not the same, and bounds that the rules here do not have."""
-    if others.get("bounds") != BOUNDS:
-        found = f"its bounds are of version {others.get('bounds', 1)}, and this version of ARS has {BOUNDS}"
+    if others.bounds != others.plan.bounds_version:
+        version = others.plan.bounds_version
+        found = f"its bounds are of version {others.bounds or 1}, and this version of ARS has {version}"
         raise StoreError(adaptive, found, "certify again into another store")
-    for name in sorted((settings.keys() | others.keys()) - FREE):
-        if settings.get(name) != others.get(name):
-            found = f"its {name} is {others.get(name)}, and that of {fixed} is {settings.get(name)}"
-            raise StoreError(adaptive, found, f"certify one of them again with the {name} of the other")
+    # Runs that differ only in the question, and so perhaps in the bounds, have the same votes.
+    asked_nothing = dataclasses.replace(others.plan, question=None)
+    alike = dataclasses.replace(others, plan=asked_nothing, bounds=settings.bounds)
+    for name, one, other in sorted(differences(settings, alike)):
+        found = f"its {name} is {other}, and that of {fixed} is {one}"
+        raise StoreError(adaptive, found, f"certify one of them again with the {name} of the other")
 
 
 def _check_complete(fixed: Path, whole: Mapping[int, Record], adaptive: Path, stopped: Mapping[int, Record]) -> None:

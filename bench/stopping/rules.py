@@ -18,7 +18,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import betaln
 
-from ars.engine.records.store import Record
+from ars.engine.records.record import Record
 from ars.engine.statistics.bounds import bound_at_fixed_n, upper_confidence_bound
 from ars.engine.statistics.certificate import Certificate
 from ars.engine.statistics.ladder import bound_at_looks, choose_ladders

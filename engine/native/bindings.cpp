@@ -1,4 +1,4 @@
-// The Python module ars.engine._native. engine/devices/host.py checks the arguments and explains what is wrong with
+// The Python module ars.engine._native. engine/samplers/host.py checks the arguments and explains what is wrong with
 // them; here they are checked again only where a bad one would read or write outside the arrays, or leave noise
 // unwritten.
 #include <nanobind/nanobind.h>

@@ -2,7 +2,7 @@
 
 Run it with mpmath installed: `python engine/native/fit_polynomials.py`. The coefficients are near-minimax
 (Chebyshev) fits at 40 digits, rounded to float32; the printed error is that of the rounded polynomial
-evaluated exactly, so what float32 arithmetic adds comes on top (measured in tests/engine/native/).
+evaluated exactly. The rounding errors of float32 arithmetic come on top (measured in tests/engine/native/).
 """
 
 from collections.abc import Callable

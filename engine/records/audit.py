@@ -1,11 +1,12 @@
-"""A run, checked again: do its certificates follow from their votes, and do the same draws vote the same again?
+"""An audit of a run: do its certificates follow from their votes, and do the same draws give the same votes again?
 
-The first needs the store alone and is done for every certificate. The second needs the model and the data: the noise is
-a function of seed, input, phase and draw, so some inputs are certified once more and compared with the record.
+The first question needs the store alone, and is answered for every certificate. The second needs the model and the
+data: since the noise is a function of seed, input, phase and draw, a sample of the inputs is certified once more and
+compared with the record.
 """
 
 import random
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -14,22 +15,23 @@ import numpy as np
 
 from ars.data import Dataset, ImageSize, open_data
 from ars.data.pixels import file_sha256
-from ars.engine.records.run import content_sha256, environment_of, settings_of
-from ars.engine.records.store import Record, read_records, read_settings
+from ars.engine.records.inputs import content_sha256
+from ars.engine.records.record import Record
+from ars.engine.records.run import environment_of, settings_of
+from ars.engine.records.settings import Difference, RunSettings, differences
+from ars.engine.records.store import read_header, read_records
 from ars.engine.smoothed import SmoothedClassifier, load
 from ars.engine.statistics.certificate import Certificate, certify_votes
-from ars.engine.statistics.plan import BOUNDS, Plan
+from ars.engine.statistics.plan import Plan
 from ars.errors import ArgumentError, ArsError, FileError, MissingPackage, ModelError, StoreError
 from ars.noise import NoiseKind
 
 __all__ = ["Audit", "audit"]
 
-Settings = Mapping[str, object]
-
 
 @dataclass
 class Audit:
-    """What was found. Without differences, the record holds."""
+    """What an audit found. The record holds if there are no differences."""
 
     recomputed: int = 0
     """Certificates whose bounds and radius were computed again from their votes."""
@@ -37,7 +39,7 @@ class Audit:
     """Certificates whose noise was drawn again."""
     differences: list[str] = field(default_factory=list)
     machine: list[str] = field(default_factory=list)
-    """Parts of this machine that are not as in the run. They decide no certificate by themselves."""
+    """Parts of this machine that differ from the run's. They decide no certificate by themselves."""
 
 
 def audit(
@@ -49,78 +51,82 @@ def audit(
     device: str | None = None,
     on_input: Callable[[], None] = lambda: None,
 ) -> Audit:
-    """Check the run in a store. `engine` and `data` are where these are now; by default, where the run had them."""
-    settings, environment, _ = read_settings(path)
+    """Check the run in a store. `engine` and `data` say where these are now; by default, where the run had them."""
+    header = read_header(path)
+    settings, origin, plan = header.settings, header.origin, header.settings.plan
     records = list(read_records(path))
     if not records:
         raise StoreError(path, "it holds no certificates", "certify some inputs first")
+    if settings.bounds != plan.bounds_version:
+        problem = f"its bounds are of version {settings.bounds or 1}, and this version of ARS has {plan.bounds_version}"
+        raise StoreError(path, problem, "use the version that wrote it")
     found = Audit()
-    with _reading_settings(path):
-        plan, kind = Plan.from_settings(settings), NoiseKind(str(settings["kind"]))
-        sigma = None if settings.get("sigma") is None else float(str(settings["sigma"]))
-        size = _number(environment, "resize"), _number(environment, "crop")
-        if "bounds" in plan.settings and settings.get("bounds") != BOUNDS:
-            problem = f"its bounds are of version {settings.get('bounds', 1)}, and this version of ARS has {BOUNDS}"
-            raise StoreError(path, problem, "use the version that wrote it")
     for record in records:
-        found.differences += _recompute(record, plan, str(settings["family"]), kind)
+        found.differences += _recompute(record, plan, settings.family, settings.kind)
         found.recomputed += 1
-    found.differences += _compare_scales(records, kind, sigma)
-    # Others each time: who alters a record cannot know which.
+    found.differences += _compare_scales(records, settings)
+    # The sample is another one each time, so that whoever alters a record cannot know which inputs are drawn again.
     chosen = random.sample(records, min(sample, len(records)))
-    file = engine or _recorded(path, environment, "engine_file", "--engine")
-    source = data or _recorded(path, environment, "data_source", "--data")
-    if not Path(file).exists():
+    file = engine or Path(_recorded(path, origin.engine_file, "--engine"))
+    source = data or _recorded(path, origin.data_source, "--data")
+    if not file.exists():
         raise ModelError(file, "there is no such file", "say with --engine where the model is now")
-    if (sha256 := file_sha256(Path(file))) != settings["engine"]:
+    if (sha256 := file_sha256(file)) != settings.engine:
         found.differences.append(f"{file}: it is not the model of the run (its SHA-256 is {sha256})")
         return found
-    with nullcontext() if device else _reading_settings(path):
-        loaded = _load(Path(file), settings, sigma, environment, device)
+    with nullcontext() if device else _blaming_settings(path):
+        loaded = _load(file, settings, origin.noise_file, device)
     with loaded as classifier:
-        classes = environment.get("classes_file")
-        images = ImageSize(*size, classifier.channels)
-        opened = open_data(str(source), images, None if classes is None else Path(str(classes)))
-        here = settings_of(classifier, opened, plan)
-        other = _compare(settings, here, settings.keys() | here.keys())
-        machine = environment_of(classifier, opened)
-        found.machine += _compare(environment, machine, environment.keys() & machine.keys())
+        size = ImageSize(origin.resize, origin.crop, classifier.channels)
+        opened = open_data(source, size, None if origin.classes_file is None else Path(origin.classes_file))
+        other = _say(differences(settings, settings_of(classifier, opened, plan, settings.batch)))
+        # What an older store does not say of its machine cannot be compared.
+        parts = differences(header.environment, environment_of(classifier))
+        found.machine += _say([part for part in parts if part.one is not None])
         found.differences += other
         if not other:
             others = _compare_inputs(records, opened)
             found.differences += others.values()
             chosen = [record for record in chosen if record.idx not in others]
-            for differences in _redraw(chosen, classifier, opened, plan):
-                found.differences += differences
+            for changed in _redraw(chosen, classifier, opened, plan):
+                found.differences += changed
                 found.redrawn += 1
                 on_input()
     return found
 
 
 @contextmanager
-def _reading_settings(path: Path) -> Iterator[None]:
-    """Settings that no run has are the store's fault."""
+def _blaming_settings(path: Path) -> Iterator[None]:
+    """If a classifier cannot be made from the settings of a store, they are damaged."""
     try:
         yield
     except (FileError, MissingPackage):
         raise
-    except (KeyError, TypeError, ValueError) as error:
+    except ValueError as error:
         raise StoreError(path, f"its settings are damaged ({error})", "certify again into another store") from error
 
 
-def _number(environment: Settings, name: str) -> int | None:
-    value = environment.get(name)
-    return None if value is None else int(str(value))
-
-
-def _recorded(path: Path, environment: Settings, name: str, option: str) -> str:
-    if environment.get(name) is None:
+def _recorded(path: Path, where: str | None, option: str) -> str:
+    if where is None:
         raise ArgumentError(option.lstrip("-"), None, f"{path} does not say where it was; give {option}")
-    return str(environment[name])
+    return where
+
+
+def _load(engine: Path, settings: RunSettings, noise_file: str | None, device: str | None) -> SmoothedClassifier:
+    return load(
+        engine,
+        sigma=settings.noise.sigma,
+        noise=noise_file,
+        family=settings.family,
+        batch=settings.batch,
+        seed=settings.seed,
+        backend="auto" if device else settings.runner,
+        device=device,
+    )
 
 
 def _recompute(record: Record, plan: Plan, family: str, kind: NoiseKind) -> list[str]:
-    """The certificate once more, from the votes in the record."""
+    """Compute the certificate once more, from the votes in the record, and compare."""
     made = record.certificate
     try:
         again = certify_votes(
@@ -130,16 +136,17 @@ def _recompute(record: Record, plan: Plan, family: str, kind: NoiseKind) -> list
         return [f"input {record.idx}: its votes make no certificate ({error})"]
     if record.draws != again.n0 + again.n:
         return [f"input {record.idx}: draws is {record.draws} in the record, and its votes are {again.n0 + again.n}"]
-    # The smallest scale alone says nothing of the map's other values.
+    # The geometric mean of the scale does not follow from the smallest scale.
     return _compare_certificates(record.idx, made, again, "its votes give", without=("sigma_geomean",))
 
 
-def _compare_scales(records: list[Record], kind: NoiseKind, sigma: float | None) -> list[str]:
-    """Noise that is the same for all inputs has the same scale in all records, and where that is one number, it."""
-    if kind is NoiseKind.INPUT:
+def _compare_scales(records: Sequence[Record], settings: RunSettings) -> list[str]:
+    """If the noise is the same for all inputs, the smallest scale must be the same in all records; if it is isotropic
+    with a known sigma, it must be that."""
+    if settings.kind is NoiseKind.INPUT:
         return []
-    first = records[0].certificate
-    expected = first.sigma_min if sigma is None else float(np.float32(sigma))
+    sigma = settings.noise.sigma
+    expected = records[0].certificate.sigma_min if sigma is None else float(np.float32(sigma))
     return [
         f"input {record.idx}: sigma_min is {record.certificate.sigma_min} in the record, and the run's is {expected}"
         for record in records
@@ -147,8 +154,8 @@ def _compare_scales(records: list[Record], kind: NoiseKind, sigma: float | None)
     ]
 
 
-def _compare_inputs(records: list[Record], data: Dataset) -> dict[int, str]:
-    """The inputs that are not in the data as the run read them, and what is there."""
+def _compare_inputs(records: Sequence[Record], data: Dataset) -> dict[int, str]:
+    """The inputs that are not in the data as the run read them, with a sentence for each."""
     found = {}
     for idx, label, sha256 in ((record.idx, record.label, record.input_sha256) for record in records):
         if not 0 <= idx < len(data):
@@ -158,8 +165,10 @@ def _compare_inputs(records: list[Record], data: Dataset) -> dict[int, str]:
     return found
 
 
-def _redraw(records: list[Record], classifier: SmoothedClassifier, data: Dataset, plan: Plan) -> Iterator[list[str]]:
-    """The differences of each input that is certified again."""
+def _redraw(
+    records: Sequence[Record], classifier: SmoothedClassifier, data: Dataset, plan: Plan
+) -> Iterator[list[str]]:
+    """Certify the inputs again, and give the differences of each."""
     by_id = {record.idx: record for record in records}
     for one in classifier.certify_many(((idx, data[idx].x) for idx in by_id), plan):
         yield _compare_certificates(one.input_id, by_id[one.input_id].certificate, one.result, "drawn again it is")
@@ -176,26 +185,5 @@ def _compare_certificates(
     ]
 
 
-def _compare(recorded: Settings, here: Settings, names: Collection[str]) -> list[str]:
-    """What differs, of these."""
-    return [
-        f"{name}: the run's is {recorded.get(name)}, and here it is {here.get(name)}"
-        for name in sorted(names)
-        if recorded.get(name) != here.get(name)
-    ]
-
-
-def _load(
-    engine: Path, settings: Settings, sigma: float | None, environment: Settings, device: str | None
-) -> SmoothedClassifier:
-    noise = environment.get("noise_file")
-    return load(
-        engine,
-        sigma=sigma,
-        noise=None if noise is None else str(noise),
-        family=str(settings["family"]),
-        batch=int(str(settings["batch"])),
-        seed=int(str(settings["seed"])),
-        backend="auto" if device else str(settings["runner"]),
-        device=device,
-    )
+def _say(found: Sequence[Difference]) -> list[str]:
+    return [f"{name}: the run's is {one}, and here it is {other}" for name, one, other in sorted(found)]

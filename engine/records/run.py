@@ -1,8 +1,10 @@
-"""A certification run: the inputs of a data source through a smoothed classifier into a store."""
+"""A certification run: the inputs of a data source, certified by a smoothed classifier into a run store."""
 
-import hashlib
 import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -10,108 +12,170 @@ from numpy.typing import NDArray
 
 from ars.data import Dataset
 from ars.distribution import VERSION
-from ars.engine.records.store import Record, Store
+from ars.engine.records.inputs import Inputs, check_unchanged, content_sha256, find_shape, read_inputs
+from ars.engine.records.record import Record
+from ars.engine.records.settings import Environment, Origin, RunHeader, RunSettings
+from ars.engine.records.store import Store, read_records, stored_batch
+from ars.engine.records.summary import Summary, summarize
 from ars.engine.samplers.host import usable_instructions
-from ars.engine.smoothed import SmoothedClassifier
+from ars.engine.smoothed import Prepared, SmoothedClassifier
 from ars.engine.statistics.plan import Plan
+from ars.engine.statistics.stopping import RADII, Grid
 from ars.errors import DataError, StoreError
 
-__all__ = ["certify_run", "check_unchanged", "environment_of", "read_examples", "settings_of"]
+__all__ = ["RunProgress", "RunResult", "certify_run", "environment_of", "settings_of"]
 
-NOISE_STREAM = 1
-
-
-def settings_of(
-    classifier: SmoothedClassifier, data: Dataset, plan: Plan
-) -> dict[str, str | int | float | bool | None]:
-    """Everything that decides the certificates."""
-    return {
-        "engine": classifier.runner.sha256,
-        "runner": classifier.runner.name,
-        "data": data.fingerprint(),
-        "family": classifier.family.name,
-        "kind": classifier.noise.kind.value,
-        **classifier.noise.settings,
-        **plan.settings,
-        "seed": classifier.seed,
-        "batch": classifier.batch,
-        "noise_stream": NOISE_STREAM,
-    }
+# At the end of a run there is nothing left to fill the batches with.
+_END_SECONDS = 2.0
 
 
-def environment_of(classifier: SmoothedClassifier, data: Dataset) -> dict[str, str | int | float | bool | None]:
-    """What the run happened on: for the record, and free to change between a run and its resume."""
-    entry = classifier.manifest.entry(classifier.runner.path.name) if classifier.manifest else None
-    return {
-        "data_name": data.name,
-        "ars": VERSION,
-        classifier.runner.name: classifier.runner.version,
-        "precision": (entry and entry.precision) or classifier.runner.precision,
-        "device": "; ".join(device.describe() for device in classifier.devices),
-        "instructions": usable_instructions()[0],
-        "python": platform.python_version(),
-        "machine": f"{platform.system()} {platform.machine()}",
-    }
+class RunProgress:
+    """What a run reports while it is under way. This class ignores it all; override what you want to know."""
+
+    def start(self, store: Path, prepared: Prepared, plan: Plan, done: int, left: int) -> None:
+        """The store is open. Of the chosen inputs, `done` are certified in it already, and `left` are not."""
+
+    def draws(self, number: int) -> None:
+        """A batch of so many draws has been counted."""
+
+    def certified(self, record: Record) -> None:
+        """An input has been certified and committed to the store."""
+
+    def skipped(self, error: DataError) -> None:
+        """An input could not be read and is left out."""
 
 
-def read_examples(
-    data: Dataset,
-    ids: Sequence[int],
-    classes: int,
-    on_bad_input: Callable[[DataError], None] | None,
-    shape: tuple[int, ...] | None = None,
-) -> Iterator[tuple[int, NDArray[np.float32], int | None]]:
-    """The chosen inputs, all of one shape, with their labels.
-
-    A bad one is passed to `on_bad_input` and left out, or ends the run.
-    """
-    for idx in ids:
-        try:
-            example = data[idx]
-            shape = shape or example.x.shape
-            if example.x.shape != shape:
-                found = f"input {idx} has the shape {example.x.shape}, and an earlier one has {shape}"
-                raise DataError(data.name, found, "use --resize and --crop")
-            if example.label is not None and not 0 <= example.label < classes:
-                found = f"input {idx} has the label {example.label}, and the model has {classes} classes"
-                raise DataError(data.name, found, "use the data that the model was made for")
-        except DataError as error:
-            if on_bad_input is None:
-                raise
-            on_bad_input(error)
-        else:
-            yield idx, example.x, example.label
-
-
-def content_sha256(x: NDArray[np.float32]) -> str:
-    return hashlib.sha256(x.tobytes()).hexdigest()
-
-
-def check_unchanged(data: Dataset, done: Mapping[int, str], store: Path) -> None:
-    """Refuse to go on where an input that is certified already has another content by now."""
-    for idx, sha256 in done.items():
-        if content_sha256(data[idx].x) != sha256:
-            changed = f"input {idx} of {data.name} is not what it was when it was certified"
-            raise StoreError(store, changed, "choose another --out")
+@dataclass(frozen=True)
+class RunResult:
+    store: Path
+    summary: Summary
+    """Of the chosen inputs, also those that were certified earlier."""
+    batch: int
+    fullness: float | None
+    """How full the batches were, as a share of `batch`; None for a run of less than two seconds."""
 
 
 def certify_run(
     classifier: SmoothedClassifier,
-    examples: Iterator[tuple[int, NDArray[np.float32], int | None]],
-    plan: Plan,
-    store: Store,
-    on_draws: Callable[[int], None] = lambda draws: None,
-) -> Iterator[Record]:
-    """Certify the examples; each record has been committed to the store when it is yielded."""
-    labels: dict[int, tuple[int | None, str]] = {}
+    data: Inputs | str | Path,
+    plan: Plan | None = None,
+    *,
+    store: str | Path | None = None,
+    skip_bad_inputs: bool = False,
+    progress: RunProgress | None = None,
+) -> RunResult:
+    """Certify the inputs of a data source into a run store, as `ars-engine certify` does.
 
-    def numbered() -> Iterator[tuple[int, NDArray[np.float32]]]:
-        for idx, x, label in examples:
-            labels[idx] = (label, content_sha256(x))
-            yield idx, x
+    `data` is what `--data` takes, or Inputs, which can choose among them. `store` is by default named after model and
+    data, in the current folder. Each input is committed as soon as it is certified. If the store holds certificates of
+    a run with the same settings, the run is resumed. An input that cannot be read raises DataError, after the inputs
+    under way have been certified; with `skip_bad_inputs` it is left out.
+    """
+    inputs = data if isinstance(data, Inputs) else Inputs(str(data))
+    plan, progress = plan or Plan(), progress or RunProgress()
+    source, ids = inputs.open(classifier.channels)
+    path = Path(store or f"{classifier.runner.path.name}.{source.name.replace(':', '-')}.sqlite")
+    if not path.parent.is_dir():
+        raise StoreError(path, "it cannot be written (there is no such folder)", "choose another store")
+    classes = classifier.runner.classes
+    shape = find_shape(source, ids, classes, skip_bad_inputs=skip_bad_inputs)
+    # The batch size is one of the settings that decide the result, so a resumed run keeps that of its store.
+    batch = classifier.batch or stored_batch(path)
+    prepared = classifier.prepare(shape, batch)
+    fullness = _Fullness(prepared.batch)
 
-    for one in classifier.certify_many(numbered(), plan, on_draws):
-        label, sha256 = labels.pop(one.input_id)
-        record = Record(one.input_id, label, one.result, one.draws, one.seconds, sha256)
-        store.add(record)
-        yield record
+    def on_draws(number: int) -> None:
+        fullness.count(number)
+        progress.draws(number)
+
+    with Store(path, _describe(classifier, inputs, source, plan, prepared.batch)) as opened:
+        done = opened.done()
+        check_unchanged(source, {idx: done[idx] for idx in ids if idx in done}, path)
+        left = [idx for idx in ids if idx not in done]
+        progress.start(path, prepared, plan, len(ids) - len(left), len(left))
+        read = read_inputs(source, left, classes, progress.skipped if skip_bad_inputs else None, shape)
+        waiting: dict[int, tuple[int | None, str]] = {}
+
+        def numbered() -> Iterator[tuple[int, NDArray[np.float32]]]:
+            for idx, x, label in read:
+                waiting[idx] = label, content_sha256(x)
+                yield idx, x
+
+        for one in classifier.certify_many(numbered(), plan, batch=batch, on_draws=on_draws):
+            label, sha256 = waiting.pop(one.input_id)
+            record = Record(one.input_id, label, one.result, one.draws, one.seconds, sha256)
+            opened.add(record)
+            progress.certified(record)
+    chosen = set(ids)
+    radii = plan.question.radii if isinstance(plan.question, Grid) else RADII
+    summary = summarize((record for record in read_records(path) if record.idx in chosen), radii)
+    return RunResult(path, summary, prepared.batch, fullness.share())
+
+
+def settings_of(classifier: SmoothedClassifier, data: Dataset, plan: Plan, batch: int) -> RunSettings:
+    """The settings of a run of this version."""
+    return RunSettings(
+        engine=classifier.runner.sha256,
+        runner=classifier.runner.name,
+        data=data.fingerprint(),
+        family=classifier.family.name,
+        kind=classifier.noise.kind,
+        noise=classifier.noise.source,
+        plan=plan,
+        bounds=plan.bounds_version,
+        seed=classifier.seed,
+        batch=batch,
+    )
+
+
+def environment_of(classifier: SmoothedClassifier) -> Environment:
+    """What runs the classifier here."""
+    runner = classifier.runner
+    entry = classifier.manifest.entry(runner.path.name) if classifier.manifest else None
+    return Environment(
+        ars=VERSION,
+        runner=runner.name,
+        runner_version=runner.version,
+        precision=(entry and entry.precision) or runner.precision,
+        device="; ".join(device.describe() for device in classifier.devices),
+        instructions=usable_instructions()[0],
+        python=platform.python_version(),
+        machine=f"{platform.system()} {platform.machine()}",
+    )
+
+
+def _describe(classifier: SmoothedClassifier, inputs: Inputs, data: Dataset, plan: Plan, batch: int) -> RunHeader:
+    origin = Origin(
+        data_name=data.name,
+        data_source=inputs.data,
+        engine_file=str(classifier.runner.path),
+        noise_file=_text(classifier.noise_file),
+        classes_file=_text(inputs.classes_file),
+        resize=inputs.resize,
+        crop=inputs.crop,
+    )
+    names = None if data.classes is None else tuple(data.classes)
+    return RunHeader(settings_of(classifier, data, plan, batch), origin, environment_of(classifier), names)
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
+class _Fullness:
+    """How full the batches of a run are, except for those of its last two seconds."""
+
+    def __init__(self, batch: int) -> None:
+        self._batch = batch
+        self._last: deque[tuple[float, int]] = deque()
+        self._draws = self._batches = 0
+
+    def count(self, draws: int) -> None:
+        now = time.perf_counter()
+        self._last.append((now, draws))
+        while self._last[0][0] < now - _END_SECONDS:
+            self._draws += self._last.popleft()[1]
+            self._batches += 1
+
+    def share(self) -> float | None:
+        return self._draws / (self._batch * self._batches) if self._batches else None

@@ -1,9 +1,9 @@
-"""What a run says as a whole: certified accuracy by radius, the average certified radius, and its cost."""
+"""A run in a few numbers: certified accuracy by radius, the average certified radius, and the cost."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ars.engine.records.store import Record
+from ars.engine.records.record import Record
 from ars.engine.statistics.stopping import RADII
 
 __all__ = ["RADII", "Summary", "summarize"]

@@ -56,12 +56,16 @@ class Plan:
             raise ArgumentError("alpha", self.alpha, f"{kind} are for alpha of at least {least}")
 
     @property
+    def bounds_version(self) -> int | None:
+        """The version of the bounds of its certificates; None for one-sided bounds at fixed n, which have only one."""
+        return BOUNDS if self.two_sided or self.question else None
+
+    @property
     def settings(self) -> dict[str, str | float]:
         """The plan, for the record."""
         plan: dict[str, str | float] = {"n0": self.n0, "n": self.n, "alpha": self.alpha, "two_sided": self.two_sided}
-        if self.question is None:
-            return plan | {"stopping": "fixed"} | ({"bounds": BOUNDS} if self.two_sided else {})
-        return plan | {"stopping": "adaptive"} | self.question.settings | {"bounds": BOUNDS}
+        question = {"stopping": "fixed"} if self.question is None else {"stopping": "adaptive"} | self.question.settings
+        return plan | question | ({} if self.bounds_version is None else {"bounds": self.bounds_version})
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> Self:

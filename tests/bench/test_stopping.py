@@ -12,7 +12,7 @@ from support import models
 from ars.bench.cli import main
 from ars.bench.stopping.rules import HOPES, _betting, _equal, replay, votes_of_run
 from ars.engine.cli import main as engine
-from ars.engine.records.store import Record
+from ars.engine.records.record import Record
 from ars.engine.statistics.certificate import certify_votes
 from ars.engine.statistics.looks import look_draws
 from ars.engine.statistics.plan import Plan

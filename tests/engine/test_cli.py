@@ -146,7 +146,7 @@ def test_an_interrupted_run_keeps_what_is_certified_and_says_how_to_go_on():
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "the same command goes on from there" in stderr
+    assert "the same command resumes the run" in stderr
     assert "Traceback" not in stderr
     assert 2 <= len(records()) < 40
 

@@ -13,7 +13,7 @@ from support.engine_runs import certify, records, refused
 
 import ars
 from ars.engine.cli import main
-from ars.engine.records.store import read_settings
+from ars.engine.records.store import read_header
 
 pytestmark = pytest.mark.usefixtures("files")
 
@@ -31,8 +31,7 @@ def test_an_adaptive_run_takes_fewer_draws_and_keeps_its_looks():
     for row, one in zip(rows, made, strict=True):
         assert (row["stopping"], int(row["budget"]), int(row["n"])) == ("adaptive", 5000, one.n)
         assert [tuple(map(int, look.split(":"))) for look in row["looks"].split()] == list(one.looks)
-    settings, _, _ = read_settings(Path("run.sqlite"))
-    assert (settings["stopping"], settings["radii"]) == ("adaptive", "0.0,0.05,0.1")
+    assert read_header(Path("run.sqlite")).settings.plan.question == ars.Grid((0.0, 0.05, 0.1))
 
 
 def test_adaptive_certificates_do_not_depend_on_threads_batches_or_order():
@@ -81,4 +80,4 @@ def test_a_store_of_format_1_is_read_but_not_gone_on_with():
             database.execute(f"ALTER TABLE certificates DROP COLUMN {column}")
     database.close()
     assert records() == expected
-    refused(certify(), "its format is 1, and this version goes on in 2; use the version that wrote it")
+    refused(certify(), "its format is 1, and this version resumes runs of 2; use the version that wrote it")

@@ -1,12 +1,17 @@
-"""Noise stream 1 written again, slowly, from its specification in ARCHITECTURE.md: integers and float64.
+"""Independent implementations of noise stream 1 and of every family's theorem, slow and exact, to compare with.
 
-Philox here is general in its word size, so that numpy's Philox4x64 can vouch for it (test_stream.py).
+The stream is written from its specification in ARCHITECTURE.md, with Python's integers and float64. Philox is general
+in its word size, so that numpy's Philox4x64 can confirm it (test_known_answers.py). The theorems have 50 digits.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
+import mpmath as mp
 import numpy as np
+
+from support import exact
 
 PHILOX_4X32 = (32, (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85))
 PHILOX_4X64 = (64, (0xD2E7470EE14C6C93, 0xCA5A826395121157), (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B))
@@ -24,22 +29,50 @@ def philox(counter: Sequence[int], key: Sequence[int], variant: tuple = PHILOX_4
     return [c0, c1, c2, c3]
 
 
+def middle(word: int) -> float:
+    """The middle of a word's cell of [0, 1]."""
+    return (word + 0.5) / 2**32
+
+
+def gaussian(first: int, second: int) -> tuple[float, float]:
+    # The one place where the specification rounds u to float32: for u near 1 the logarithm shows the difference.
+    u = np.float32(first) * np.float32(2**-32) + np.float32(2**-33)
+    size, angle = math.sqrt(-2 * math.log(u)), 2 * math.pi * middle(second)
+    return size * math.cos(angle), size * math.sin(angle)
+
+
+def laplace(*words: int) -> list[float]:
+    sizes = [-math.log(((word & 0x7FFFFFFF) + 0.5) / 2**31) for word in words]
+    return [-size if word >> 31 else size for word, size in zip(words, sizes, strict=True)]
+
+
+def uniform(*words: int) -> list[float]:
+    return [2 * middle(word) - 1 for word in words]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What the tests know of a family: two values of standard noise from two words, and K from pA and pB."""
+
+    values: Callable[[int, int], Sequence[float]]
+    region: Callable[[mp.mpf, mp.mpf], mp.mpf]
+
+
+REFERENCES = {
+    "gaussian": Reference(gaussian, lambda a, b: (exact.normal_quantile(a) - exact.normal_quantile(b)) / 2),
+    "laplace": Reference(laplace, lambda a, b: max(mp.log(a / b) / 2, -mp.log(1 - a + b))),
+    "uniform": Reference(uniform, lambda a, b: a - b),
+}
+
+
+def region(family: str, p_a: mp.mpf, p_b: mp.mpf) -> mp.mpf:
+    return REFERENCES[family].region(p_a, p_b)
+
+
 def stream_block(family: str, seed: int, input_id: int, phase: int, draw: int, block: int) -> list[float]:
     counter = (block, draw & 0xFFFFFFFF, input_id, phase | draw >> 32 << 8)
-    w = philox(counter, (seed & 0xFFFFFFFF, seed >> 32))
-    u = [(word + 0.5) / 2**32 for word in w]
-    if family == "gaussian":
-        values = []
-        for word, turn in ((w[0], u[1]), (w[2], u[3])):
-            # The one place where the specification rounds u: near 1 the logarithm would show the difference.
-            rounded = np.float32(word) * np.float32(2**-32) + np.float32(2**-33)
-            size = math.sqrt(-2 * math.log(rounded))
-            values += [size * math.cos(2 * math.pi * turn), size * math.sin(2 * math.pi * turn)]
-        return values
-    if family == "laplace":  # the top bit is the sign, the other 31 are the size
-        sizes = [-math.log(((word & 0x7FFFFFFF) + 0.5) / 2**31) for word in w]
-        return [-size if word >> 31 else size for word, size in zip(w, sizes, strict=True)]
-    return [2 * value - 1 for value in u]
+    words = philox(counter, (seed & 0xFFFFFFFF, seed >> 32))
+    return [value for pair in (words[:2], words[2:]) for value in REFERENCES[family].values(*pair)]
 
 
 def stream_row(family: str, seed: int, input_id: int, phase: int, draw: int, dimensions: int) -> np.ndarray:

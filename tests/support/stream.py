@@ -1,4 +1,4 @@
-"""Noise stream 1 as the tests ask for it: rows of standard noise, made by the host device."""
+"""Rows of standard noise from noise stream 1, made by the host sampler."""
 
 import numpy as np
 

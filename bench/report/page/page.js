@@ -1,6 +1,7 @@
 // Puts the page together from the data inside it.
 const DATA = JSON.parse(byId("data").textContent);
 const RUNS = DATA.runs;
+const COLUMNS = DATA.columns;
 
 const KINDS = { isotropic: "isotropic noise", dataset: "one noise map for all inputs", input: "noise made for each input" };
 const sum = (values) => values.reduce((total, value) => total + value, 0);

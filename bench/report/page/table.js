@@ -1,6 +1,9 @@
 // The table of certificates: filters, sorting and pages over all runs, with one page of rows in the document at a time.
 const PAGE_ROWS = 50;
 
+// The number that a text of Python's shows, to sort by.
+const numberOf = (text) => text === "inf" ? Infinity : Number(text.replaceAll(",", ""));
+
 function certificateRows(runs) {
   return runs.flatMap((run, number) => {
     const columns = run.records, named = (label) => label === null ? "" : run.classes && run.classes[label] !== undefined ? run.classes[label] : String(label);
@@ -8,8 +11,8 @@ function certificateRows(runs) {
       const abstained = columns.predict[i] === -1, label = columns.label[i];
       const outcome = abstained ? "abstained" : label === null ? "certified" : label === columns.predict[i] ? "right" : "wrong";
       return { number, run: run.name, idx, label: named(label), predict: abstained ? "abstained" : named(columns.predict[i]), outcome,
-        radius: columns.radius[i] === null ? Infinity : columns.radius[i], printed: columns.printed[i], p_a: Number(columns.p_a[i]), p_aText: columns.p_a[i],
-        sigma_min: columns.sigma_min[i], volume: Number(columns.volume[i]), volumeText: columns.volume[i], draws: columns.draws[i], seconds: columns.seconds[i] };
+        radius: columns.radius[i] === null ? Infinity : columns.radius[i], printed: columns.printed[i],
+        ...Object.fromEntries(COLUMNS.map(({ name }) => [name, numberOf(columns[name][i])])), texts: Object.fromEntries(COLUMNS.map(({ name }) => [name, columns[name][i]])) };
     });
   });
 }
@@ -29,11 +32,7 @@ function certificateTable(runs) {
       bar.style.width = 100 * row.radius / farthest + "%";
       return [element("span", { class: "radius-bar " + seriesClass(row.number), "aria-hidden": "true" }, bar), row.printed];
     }],
-    ["p_a", "pA ≥", (row) => row.p_aText],
-    ["sigma_min", "min σ", (row) => String(row.sigma_min)],
-    ["volume", "volume radius", (row) => row.volumeText],
-    ["draws", "draws", (row) => whole(row.draws)],
-    ["seconds", "seconds", (row) => short(row.seconds)],
+    ...COLUMNS.map(({ name, title }) => [name, title, (row) => row.texts[name]]),
   ].filter(Boolean);
   const words = new Set(["run", "label", "predict", "outcome"]);
   const state = { sort: "idx", down: false, page: 0 };

@@ -14,7 +14,6 @@ from ars.bench.paper import published
 from ars.bench.paper import write as paper_write
 from ars.bench.paper.tables import Certified, accuracy_table
 from ars.bench.report.runs import read_runs
-from ars.command_line import call
 from ars.engine.records.summary import summarize
 from ars.export.cli import main as export
 from ars.noise import NoiseKind
@@ -56,7 +55,8 @@ def folder(tmp_path_factory):
                 optimizer.step()
         examples = Images(learn[:64], right[:64])
         write_model_file(folder / f"{name}.pt", settings, model.eval(), {"by": "a test"}, examples)
-        call(export, str(folder / f"{name}.pt"), "--quiet")
+        result = CliRunner().invoke(export, [str(folder / f"{name}.pt"), "--quiet"])
+        assert result.exit_code == 0, result.output
     return folder
 
 
@@ -140,7 +140,7 @@ def test_the_same_command_again_goes_on_with_the_same_stores(folder, monkeypatch
     assert second.exit_code == 0, second.output
     assert first.stdout.partition("## The noise")[0] == second.stdout.partition("## The noise")[0]
     assert second.stderr.count("10 of 10 inputs are certified already") == 2
-    refused(paper(folder / "plain.onnx", *given, "--n", "300"), "plain.sqlite", "choose another --folder")
+    refused(paper(folder / "plain.onnx", *given, "--n", "300"), "plain.sqlite", "choose another store")
 
 
 def test_run_stores_are_taken_as_they_are_and_the_best_over_sigma_is_a_row(runs):

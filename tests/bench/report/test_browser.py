@@ -43,7 +43,8 @@ def page(browser, run_folder, tmp_path_factory):
     runs = read_runs([run_folder / "isotropic.sqlite", run_folder / "generated.sqlite"])
     strips = strips_of(runs, [str(run_folder / "data.npz")], [run_folder / "noise.onnx"], None)
     many = tuple(replace(runs[0].records[i % 60], idx=i, draws=100 + i) for i in range(10_000))
-    runs[0] = replace(runs[0], records=many, summary=summarize(many), classes=[EVIL, "b", "c"], name=EVIL)
+    header = replace(runs[0].header, classes=(EVIL, "b", "c"))
+    runs[0] = replace(runs[0], header=header, records=many, summary=summarize(many), name=EVIL)
     file = tmp_path_factory.mktemp("page") / "report.html"
     file.write_text(render_page(runs, strips), encoding="utf-8")
     browser.get(file.as_uri())

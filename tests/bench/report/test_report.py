@@ -21,6 +21,7 @@ from ars.bench.report.write import strips_of
 from ars.bench.run.result import BenchResult, Measurement
 from ars.data import open_data
 from ars.engine.cli import main as engine
+from ars.engine.records.settings import Origin, RunHeader
 from ars.engine.records.store import Store
 from ars.errors import ArgumentError
 
@@ -114,7 +115,8 @@ def test_data_and_noise_are_found_where_the_store_says(runs):
 
 
 def test_without_the_data_the_page_says_what_to_give(runs, run_folder):
-    moved = [replace(run, environment={"data_name": "data.npz", "data_source": "no.npz"}) for run in read_runs(runs)]
+    origin = Origin(data_name="data.npz", data_source="no.npz")
+    moved = [replace(run, header=replace(run.header, origin=origin)) for run in read_runs(runs)]
     missing = [shown.missing for shown in strips_of(moved, [], [], None)]
     assert all("say with --data where data.npz is" in words for words in missing)
     shown = strips_of(moved, [str(run_folder / "data.npz")], [], None)
@@ -150,7 +152,9 @@ def test_images_are_read_again_as_the_run_read_them(image_run, tmp_path):
     assert shown.strips[0].x.shape == (1, 8, 8)
     moved = tmp_path / "moved"
     shutil.copytree(image_run / "images", moved)
-    runs = [replace(run, environment=run.environment | {"data_source": "gone"}) for run in runs]
+    (run,) = runs
+    gone = replace(run.header.origin, data_source="gone")
+    runs = [replace(run, header=replace(run.header, origin=gone))]
     assert "say with --data where images is" in strips_of(runs, [], [], None)[0].missing
     assert len(strips_of(runs, [str(moved)], [], None)[0].strips) == len(shown.strips)
     (moved / "cat" / "0.png").unlink()
@@ -169,7 +173,9 @@ EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>"
 def test_names_stay_text(runs, tmp_path):
     path = tmp_path / "<svg onload=alert(1)>.sqlite"
     (run, _) = read_runs(runs)
-    with Store(path, run.settings | {"note": EVIL}, {"data_name": EVIL}, [EVIL, "<b>b", "c"]) as store:
+    environment = replace(run.header.environment, device=EVIL)
+    settings = replace(run.header.settings, runner=EVIL)
+    with Store(path, RunHeader(settings, Origin(data_name=EVIL), environment, (EVIL, "<b>b", "c"))) as store:
         for record in run.records:
             store.add(record)
     page = render_page(read_runs([path]), [Strips((), EVIL)])
@@ -270,7 +276,7 @@ def test_bad_input_is_one_sentence(runs, run_folder, tmp_path, monkeypatch):
     refused(report(runs[0], *data, "--only", "cat"), "only = cat")
     refused(report(runs[0], *data, "--only", "99"), "only = 99", "none of them is certified")
     (run, _) = read_runs(runs)
-    Store(tmp_path / "empty.sqlite", run.settings, {}, None).close()
+    Store(tmp_path / "empty.sqlite", run.header).close()
     refused(report("empty.sqlite"), "empty.sqlite: it has no certificates yet")
     assert not list(tmp_path.glob("report.html*")), "a page that failed leaves no file"
     assert len(read_runs(runs)[0].records) == 60, "the store is whole"

@@ -13,7 +13,8 @@ from support.engine_runs import certify, records, write_manifest
 
 import ars
 from ars.engine.cli import main
-from ars.engine.records.store import read_settings
+from ars.engine.records.store import read_header
+from ars.noise import FAMILIES
 
 pytestmark = pytest.mark.usefixtures("files", "machine")
 
@@ -28,7 +29,7 @@ def both(*arguments, engine="model.onnx", data="data.npz"):
     return [records(f"{store}.sqlite") for store in stores]
 
 
-@pytest.mark.parametrize("family", ["gaussian", "laplace", "uniform"])
+@pytest.mark.parametrize("family", FAMILIES)
 def test_certificates_are_the_processors(machine, family):
     cpu, tensorrt, onnxruntime = both("--family", family)
     assert cpu == tensorrt == onnxruntime
@@ -79,9 +80,9 @@ def test_logits_that_are_not_finite_vote_for_nobody_on_the_gpu_too(plan):
 def test_the_batch_is_the_engines_own_where_none_is_given(plan):
     result = certify("--batch", "auto", engine="model.trt")
     assert result.exit_code == 0, result.output
-    settings, environment, _ = read_settings(Path("run.sqlite"))
-    assert (settings["batch"], settings["runner"]) == (64, "tensorrt")
-    assert environment["device"] == "cuda:0, Simulated GPU, CUDA 13.0, 2 lanes"
+    header = read_header(Path("run.sqlite"))
+    assert (header.settings.batch, header.settings.runner) == (64, "tensorrt")
+    assert header.environment.device == "cuda:0, Simulated GPU, CUDA 13.0, 2 lanes"
 
 
 def test_two_batches_are_on_the_gpu_before_either_is_waited_for(plan, machine):
@@ -165,7 +166,7 @@ def test_two_gpus_give_the_certificates_of_one(plan, machine):
     assert result.exit_code == 0, result.output
     assert used == {0, 1}
     assert records("two.sqlite") == records()
-    assert "cuda:1" in read_settings(Path("two.sqlite"))[1]["device"]
+    assert "cuda:1" in read_header(Path("two.sqlite")).environment.device
     del machine.take
 
 

@@ -14,7 +14,7 @@ from support import models
 from support.engine_runs import certify, records, refused
 
 import ars
-from ars.engine.records.store import read_settings
+from ars.engine.records.store import read_header
 from ars.errors import ArsError
 
 pytestmark = pytest.mark.usefixtures("files", "machine", "plan")
@@ -111,7 +111,7 @@ def test_too_little_memory_halves_the_batch_says_so_and_goes_on(machine):
     result = certify("--max", "4", "--batch", "256", engine="model.trt")
     assert result.exit_code == 0, result.output
     assert "cuda:0 has not enough memory for batches of 256; going on with 128\n" in result.stderr
-    used = read_settings(Path("run.sqlite"))[0]["batch"]
+    used = read_header(Path("run.sqlite")).settings.batch
     assert used in (32, 64, 128)
     assert f"going on with {used}\n" in result.stderr
     assert records() == records("expected.sqlite")
@@ -131,7 +131,7 @@ def test_free_memory_bounds_the_batch_that_is_chosen(machine):
     machine.reset(memory=2**24)
     result = certify("--device", "cuda:0", "--batch", "auto", engine="wide.onnx", data="wide.npz")
     assert result.exit_code == 0, result.output
-    assert read_settings(Path("run.sqlite"))[0]["batch"] == 128
+    assert read_header(Path("run.sqlite")).settings.batch == 128
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_a_model_with_a_fixed_batch_takes_that_one():
         refused(certify("--device", "cuda:0", engine=engine), "takes batches of 32 to 32")
         result = certify("--device", "cuda:0", "--batch", "auto", "--out", f"{engine}.sqlite", engine=engine)
         assert result.exit_code == 0, result.output
-        assert read_settings(Path(f"{engine}.sqlite"))[0]["batch"] == 32
+        assert read_header(Path(f"{engine}.sqlite")).settings.batch == 32
 
 
 @pytest.mark.parametrize("device", ["gpu", "cuda", "cuda:x", "cuda:0,cuda:0", "cuda:0,cpu", "cuda:-1", ""])

@@ -15,7 +15,7 @@ from simulated_gpu import onnxruntime as simulated_onnxruntime
 from simulated_gpu import tensorrt as simulated_tensorrt
 from support.engine_runs import certify, records
 
-from ars.engine.records.store import read_settings
+from ars.engine.records.store import read_header
 from ars.engine.selftest import MODEL
 
 try:
@@ -124,5 +124,5 @@ def test_an_engine_that_was_built_for_real_runs_from_its_onnx(files, monkeypatch
         assert result.exit_code == 0, result.output
         assert certify().exit_code == 0
         assert records() == records("gpu.sqlite")
-        assert read_settings(Path("gpu.sqlite"))[0]["runner"] == "tensorrt_rtx"
+        assert read_header(Path("gpu.sqlite")).settings.runner == "tensorrt_rtx"
         monkeypatch.undo()

@@ -12,6 +12,7 @@ from support import models
 
 from ars.engine import selftest
 from ars.engine.cli import main
+from ars.noise import FAMILIES
 
 
 def run(*arguments):
@@ -109,9 +110,12 @@ def test_devices_without_pycuda_says_what_to_install(files):
 def test_the_noise_that_is_known_is_noise_stream_1():
     from support import reference
 
-    known = selftest._known_noise()
     request = selftest._REQUESTS[1]
     center, scale = (values[request.slot] for values in selftest._slots())
-    for family, values in known.items():
-        row = reference.stream_row(family, 2**63 + 11, request.input_id, request.phase, request.first_draw + 2, 1023)
+    for family in FAMILIES.values():
+        values = selftest._host_noise(family, "scalar")
+        assert selftest._is_known(values, family)
+        row = reference.stream_row(
+            family.name, 2**63 + 11, request.input_id, request.phase, request.first_draw + 2, 1023
+        )
         np.testing.assert_allclose((values[7] - center) / scale, row, atol=1e-5)

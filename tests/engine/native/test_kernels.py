@@ -1,8 +1,9 @@
-"""kernels.cu compiled as host code gives what the host sampler and the host counter give; and nvcc compiles it."""
+"""kernels.cu, compiled as host code, gives what the host sampler gives; and nvcc compiles it without spills."""
 
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -35,9 +36,9 @@ def random_slots(slots, dimensions, seed=0):
 
 
 def filled(requests, center, scale, family=GAUSSIAN, seed=0, dtype=np.float32, block=64, most_rows=65535):
-    """The kernel's batch, with a value after its end that must stay what it is."""
+    """The batch that the kernel fills. A value after its end checks that nothing is written there."""
     dimensions, rows = center.shape[1], sum(request.draws for request in requests)
-    # CUDA's buffers start at multiples of 256 bytes; numpy's at multiples of 16, which is all that the kernel needs.
+    # CUDA's buffers are aligned to 256 bytes and numpy's to 16, which is all that the kernel needs.
     out = np.full(rows * dimensions + 1, 77, dtype)
     table = device_table(requests)
     grid = (-(-dimensions // (4 * block)), min(rows, most_rows))
@@ -93,6 +94,17 @@ def test_half_precision_copies_are_the_float32_ones_rounded_to_nearest(dimension
     same_bits(filled(MANY, center, scale, dtype=np.float16), expected)
 
 
+def test_a_family_that_the_kernels_do_not_know_gives_copies_that_vote_for_nobody():
+    center, scale = random_slots(3, 8)
+    assert np.isnan(filled(MANY, center, scale, replace(GAUSSIAN, code=99))).all()
+
+
+def test_a_family_that_the_native_module_does_not_know_is_refused():
+    center, scale = random_slots(3, 8)
+    with pytest.raises(ValueError, match="there is no such noise family"):
+        filled_by_host(MANY, center, scale, replace(GAUSSIAN, code=99))
+
+
 @settings(max_examples=50, deadline=None)
 @given(
     dimensions=st.integers(1, 70),
@@ -133,7 +145,7 @@ def test_votes_are_the_host_counters(dtype, classes):
 
 
 def test_every_half_precision_number_survives_the_stand_in_for_cudas_conversions():
-    """The simulation's own arithmetic is right: numpy's conversions are the judge."""
+    """The simulated GPU's own conversions agree with numpy's."""
     every = np.arange(2**16, dtype=np.uint16).view(np.float16)
     logits = np.stack([every, np.zeros_like(every)], 1)
     counts = counted(logits, [Request(0, 0, Phase.ESTIMATION, 0, 1)] * 2**16)
@@ -144,7 +156,7 @@ def test_every_half_precision_number_survives_the_stand_in_for_cudas_conversions
 
 @pytest.mark.skipif(not NVCC, reason="nvcc is not installed")
 def test_nvcc_compiles_the_kernels_for_each_architecture_without_spills(tmp_path):
-    """Those of CMakeLists.txt that this nvcc knows; `pytest -s` shows the registers of each kernel."""
+    """For the architectures of CMakeLists.txt that this nvcc knows. `pytest -s` shows how many registers are used."""
     wanted = re.search(r"set\(gpu_architectures ([\d ]+)\)", (NATIVE.parents[1] / "CMakeLists.txt").read_text())[
         1
     ].split()

@@ -1,4 +1,4 @@
-"""Noise is a pure function: how a batch is asked for never changes a bit of it."""
+"""The noise is a pure function: no bit of it depends on how a batch is split, ordered or computed."""
 
 import itertools
 import os
@@ -98,7 +98,7 @@ def test_seed_input_phase_and_draw_each_change_the_noise():
 
 
 def test_a_process_that_is_forked_in_the_middle_of_a_fill_makes_the_same_noise():
-    """Threads and locks do not survive a fork; the child must neither hang nor fail."""
+    """Threads do not survive a fork, and locks may stay locked; the child must neither hang nor fail."""
     host = HostSampler(1, 4096, GAUSSIAN, seed=3, threads=2)
     host.load(0, np.zeros(4096), 0, 1)
     requests = [Request(0, 0, Phase.ESTIMATION, 0, 400)]

@@ -152,7 +152,7 @@ def test_looks_that_no_input_can_have_had_are_found_though_all_bounds_follow_fro
 def test_a_damaged_scale_is_one_sentence():
     certify()
     change_settings(sigma="abc")
-    refused(audit(), "run.sqlite: its settings are damaged")
+    refused(audit(), "run.sqlite: it is damaged (its sigma is 'abc')")
 
 
 def test_a_run_with_the_bounds_of_another_version_is_refused():
@@ -188,7 +188,7 @@ def test_an_altered_label_is_found_also_where_nothing_is_drawn_again():
 @pytest.mark.usefixtures("run")
 def test_settings_that_the_run_cannot_have_had_are_found():
     change_settings(tolerance=0.1)
-    assert "tolerance: the run's is 0.1, and here it is None" in refused(audit(), status=1).stdout
+    refused(audit(), "run.sqlite: it is damaged (a run with its other settings cannot have tolerance = 0.1)")
     change_settings(tolerance=None, seed=-1)
     refused(audit(), "run.sqlite: its settings are damaged (seed = -1 is not valid")
     change_settings(seed=0, runner="tensorflow")

@@ -3,29 +3,32 @@
 import multiprocessing
 import os
 import sqlite3
+from dataclasses import replace
 
 import pytest
 
-from ars.engine.records.store import Record, Store, read_records, read_settings, stored_batch
+from ars.engine.noise_maps import NoiseSource
+from ars.engine.records.record import Record
+from ars.engine.records.settings import Environment, Origin, RunHeader, RunSettings
+from ars.engine.records.store import Store, read_header, read_records, stored_batch
 from ars.engine.records.summary import summarize
 from ars.engine.statistics.certificate import certify_votes
 from ars.engine.statistics.plan import Plan
 from ars.errors import RunError, StoreError
 from ars.noise import GAUSSIAN, NoiseKind
 
-SETTINGS = {
-    "engine": "abc",
-    "family": "gaussian",
-    "kind": "isotropic",
-    "sigma": 0.5,
-    "n0": 10,
-    "n": 1000,
-    "alpha": 0.001,
-    "two_sided": False,
-    "seed": 2**64 - 1,
-    "batch": 64,
-}
-ENVIRONMENT = {"ars": "0.1"}
+SETTINGS = RunSettings(
+    engine="abc",
+    runner="onnxruntime",
+    data="def",
+    family="gaussian",
+    kind=NoiseKind.ISOTROPIC,
+    noise=NoiseSource(sigma=0.5),
+    plan=Plan(10, 1000),
+    seed=2**64 - 1,
+    batch=64,
+)
+HEADER = RunHeader(SETTINGS, Origin(data_name="data.npz"), Environment(ars="0.1", runner="onnxruntime"), ("a", "b"))
 
 
 def record(idx, counts=(900, 90, 10), label=0):
@@ -35,7 +38,7 @@ def record(idx, counts=(900, 90, 10), label=0):
 
 
 def open_store(path, **changed):
-    return Store(path, SETTINGS | changed, ENVIRONMENT, ["a", "b"])
+    return Store(path, replace(HEADER, settings=replace(SETTINGS, **changed)))
 
 
 def test_records_come_back_as_they_were(tmp_path):
@@ -46,10 +49,10 @@ def test_records_come_back_as_they_were(tmp_path):
             store.add(one)
         assert store.done().keys() == {3, 5, 7}
     assert list(read_records(path)) == sorted(records, key=lambda one: one.idx)
-    assert read_settings(path) == (SETTINGS, ENVIRONMENT, ["a", "b"])
+    assert read_header(path) == HEADER
 
 
-def test_a_store_is_opened_again_to_go_on_and_read_meanwhile(tmp_path):
+def test_a_store_is_opened_again_to_resume_and_read_meanwhile(tmp_path):
     path = tmp_path / "run.sqlite"
     with open_store(path) as store:
         store.add(record(1))
@@ -65,9 +68,9 @@ def test_other_settings_are_refused_and_the_difference_is_named(tmp_path):
     with open_store(path) as store:
         store.add(record(0))
     with pytest.raises(StoreError, match=r"it holds a run with sigma = 0.5, and this one has 0.25"):
-        open_store(path, sigma=0.25)
+        open_store(path, noise=NoiseSource(sigma=0.25))
     with pytest.raises(StoreError, match="it holds a run with maps = None, and this one has x"):
-        open_store(path, maps="x")
+        open_store(path, noise=NoiseSource(sigma=0.5, maps="x"))
     open_store(path).close()  # a refused store is left as it was, and unlocked
 
 
@@ -130,7 +133,7 @@ def test_a_missing_store_and_a_folder_that_is_not_there_are_named(tmp_path):
         open_store(tmp_path / "no" / "run.sqlite")
     (tmp_path / "empty.sqlite").touch()
     with pytest.raises(StoreError, match="it is not a run store"):
-        read_settings(tmp_path / "empty.sqlite")
+        read_header(tmp_path / "empty.sqlite")
 
 
 def test_a_full_disk_loses_nothing_that_was_committed(tmp_path):
@@ -156,8 +159,8 @@ def test_a_full_disk_loses_nothing_that_was_committed(tmp_path):
 def test_a_store_in_which_nothing_was_certified_takes_other_settings(tmp_path):
     path = tmp_path / "run.sqlite"
     open_store(path).close()
-    open_store(path, sigma=0.25).close()
-    assert read_settings(path)[0]["sigma"] == 0.25
+    open_store(path, noise=NoiseSource(sigma=0.25)).close()
+    assert read_header(path).settings.noise.sigma == 0.25
     assert stored_batch(path) is None
     assert stored_batch(tmp_path / "none.sqlite") is None
 
@@ -245,7 +248,7 @@ def test_settings_that_are_none_are_one_sentence(tmp_path, damage):
     open_store(path).close()
     _execute(path, damage)
     with pytest.raises(StoreError, match=r"run\.sqlite: it is damaged"):
-        read_settings(path)
+        read_header(path)
 
 
 def _execute(path, statement):
@@ -259,6 +262,6 @@ def test_a_file_that_is_no_store_is_said_to_be_so_once(tmp_path):
     with pytest.raises(
         StoreError, match=r"npz: it is not a run store \(file is not a database\); choose another file$"
     ):
-        read_settings(tmp_path / "images.npz")
+        read_header(tmp_path / "images.npz")
     with pytest.raises(StoreError, match="it is a folder"):
-        read_settings(tmp_path)
+        read_header(tmp_path)

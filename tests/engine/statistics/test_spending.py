@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import bdtr
+from scipy.signal import fftconvolve
+from scipy.special import bdtr, bdtrc
 from scipy.stats import binom, norm
 from support.exact import binomial_tail
 
+from ars.engine.statistics import spending
 from ars.engine.statistics.looks import look_draws
-from ars.engine.statistics.spending import GIVEN_UP, SLACK, SLACK_A_DRAW, find_limits
+from ars.engine.statistics.spending import GIVEN_UP, _chance_of_at_most, _chances_of_more_than, find_limits
 
 
 def exact_chance(a, b, n, chosen):
@@ -121,15 +123,64 @@ def test_few_hits_in_a_row_exclude_a_rare_miss():
     assert 29_700 < first < 36_500
 
 
-@pytest.mark.parametrize("n", [10**5, 10**7, 10**9])
-def test_scipys_binomial_sums_are_within_the_slack(n):
-    """Of 50 digits, where limits are: at probabilities of about alpha."""
-    for rate in (1e-5, 3e-5, 1e-3, 0.3):
-        for alpha in (0.05, 0.001, 1e-6):
-            k = int(binom.ppf(alpha, n, rate))
-            if k < n * rate < 3e6:
-                sure = binomial_tail(n - k, n, 1 - mp.mpf(rate))
-                assert abs(mp.mpf(float(bdtr(k, n, rate))) / sure - 1) < SLACK / 2 + SLACK_A_DRAW * n
+def exact_sums(k, n, rate):
+    """P(X <= k) and P(X > k) with 50 digits, for the misses X of n draws."""
+    if k < n * rate:
+        at_most = binomial_tail(n - k, n, 1 - mp.mpf(rate))
+        return at_most, 1 - at_most
+    more = binomial_tail(k + 1, n, mp.mpf(rate))
+    return 1 - more, more
+
+
+def relative_errors(at_most, more, k, n, rate):
+    found = at_most(k, n, rate), more(np.array([k]), n, rate)[0]
+    return [float(abs(mp.mpf(float(one)) / sure - 1)) for one, sure in zip(found, exact_sums(k, n, rate), strict=True)]
+
+
+def deviations_from_the_mean(n, rate, deviations):
+    return {max(0, int(n * rate + z * math.sqrt(n * rate * (1 - rate)))) for z in deviations}
+
+
+@pytest.mark.parametrize("n", [10**5, 10**7, 10**8, 10**9])
+@pytest.mark.parametrize("rate", [1e-5, 1e-3, 0.3, 0.6, 1 - 1e-9])
+def test_binomial_sums_are_right_to_ten_digits_near_the_mean_and_in_the_tails(n, rate):
+    """The mean is up to 10^9."""
+    for k in deviations_from_the_mean(n, rate, (-6, -3, -1, -0.01, 0.01, 3)):
+        assert max(relative_errors(_chance_of_at_most, _chances_of_more_than, min(k, n - 1), n, rate)) < 1e-10
+
+
+def test_at_the_ends_binomial_sums_are_0_and_1():
+    assert _chances_of_more_than(np.array([-1, 0, 9, 10]), 10, 0.5).tolist() == [1, 1023 / 1024, 1 / 1024, 0]
+    assert _chance_of_at_most(0, 10, 0.5) == 1 / 1024
+    assert _chance_of_at_most(9, 10, 0.5) == 1023 / 1024
+
+
+@pytest.mark.parametrize(("n", "rate"), [(10**8, 0.3), (10**8, 0.5), (10**9, 0.3)])
+def test_scipys_own_binomial_sums_are_wrong_near_the_mean_of_many_draws(n, rate):
+    """That is why they are not used: the test above can fail."""
+    for k in deviations_from_the_mean(n, rate, (-0.01, 0.01)):
+        assert min(relative_errors(bdtr, bdtrc, k, n, rate)) > 0.01
+
+
+def fourier_chance(rate, n, chosen):
+    """`cut_chance` for many more draws, with Fourier transforms."""
+    law, lowest, met, before = np.ones(1), 0, 0.0, 0
+    for draws, most in zip(look_draws(n), chosen, strict=True):
+        step = draws - before
+        first, last = binom.ppf([1e-16, 1 - 1e-16], step, rate).astype(int)
+        law = fftconvolve(law, binom.pmf(np.arange(first, last + 1), step, rate))
+        number = max(0, most - lowest - first + 1)
+        met += law[:number].sum()
+        law, lowest, before = law[number : np.flatnonzero(law > 1e-18)[-1]], lowest + first + number, draws
+    return met
+
+
+def test_alpha_is_not_exceeded_by_a_hundred_million_draws_as_it_is_with_scipys_own_sums(monkeypatch):
+    n, rate, alpha = 10**8, 0.6, 0.01
+    assert 0.9999 * alpha < fourier_chance(rate, n, find_limits(rate, n, alpha)) <= alpha
+    monkeypatch.setattr(spending, "_chance_of_at_most", bdtr)
+    monkeypatch.setattr(spending, "_chances_of_more_than", bdtrc)
+    assert fourier_chance(rate, n, find_limits.__wrapped__(rate, n, alpha)) > 1.00005 * alpha
 
 
 def test_one_look_has_the_limit_of_fixed_n():
@@ -141,8 +192,6 @@ def test_one_look_has_the_limit_of_fixed_n():
 
 
 def test_a_large_budget_takes_fourier_transforms_and_gives_the_same_limits(monkeypatch):
-    from ars.engine.statistics import spending
-
     fast = spending.find_limits.__wrapped__(0.3, 300_000, 0.001)
     monkeypatch.setattr(spending, "_LARGE", 10**12)
     plain = spending.find_limits.__wrapped__(0.3, 300_000, 0.001)

@@ -86,7 +86,7 @@ def test_a_budget_below_the_first_look_is_the_fixed_rule():
         assert cells(made) == cells(fixed)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ["gaussian", "laplace", "uniform"])  # the shares below are chosen for these
 @pytest.mark.parametrize("scale", [0.12, 0.25, 0.4997, 0.5, 1.0])
 def test_a_radius_of_the_question_is_certified_as_at_fixed_n_and_none_just_missed(family, scale):
     radii = tuple(scale * K for K in (0.25, 0.5, 0.75))

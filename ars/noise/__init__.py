@@ -1,0 +1,38 @@
+"""The noise of a smoothed classifier: its families, what each of them certifies, and where its maps come from.
+
+To add a family, give it a file beside gaussian.py and a place in the list below, and a function and a line in the list
+of engine/native/distributions.h. The command line, the engine, training and the tests follow from these two lists. The
+tests also want an independent implementation of it (tests/support/reference.py) and known answers
+(tests/known_answers.txt), and say so.
+"""
+
+from ars.errors import UnknownName
+from ars.noise.family import Family, hits_at, scale_map
+from ars.noise.gaussian import GAUSSIAN
+from ars.noise.kinds import NoiseKind, Scope
+from ars.noise.laplace import LAPLACE
+from ars.noise.uniform import UNIFORM
+
+__all__ = [
+    "FAMILIES",
+    "GAUSSIAN",
+    "LAPLACE",
+    "UNIFORM",
+    "Family",
+    "NoiseKind",
+    "Scope",
+    "family_named",
+    "hits_at",
+    "scale_map",
+]
+
+FAMILIES = {family.name: family for family in (GAUSSIAN, LAPLACE, UNIFORM)}
+
+
+def family_named(family: str | Family) -> Family:
+    """Look a family up by its name. A Family is returned as it is."""
+    if isinstance(family, Family):
+        return family
+    if isinstance(family, str) and family in FAMILIES:
+        return FAMILIES[family]
+    raise UnknownName("noise family", family, FAMILIES)

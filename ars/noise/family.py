@@ -1,0 +1,121 @@
+"""The type of a noise family, and what follows from its theorem: regions, radii, and rates of misses.
+
+Let z be the standard noise of a family, and let a classifier see x + mean + scale * z. Moving the input by delta then
+has the same effect as shifting z by delta / scale. So each family's theorem is about shifts of its standard noise: it
+turns a lower bound pA on the probability of the top class and an upper bound pB on that of every other class into a
+number K such that no shift with norm below K changes the answer. In terms of the input, no delta with
+||delta / scale|| < K does, and this region contains the ball of radius min(scale) * K. These are the paper's
+Theorems 4.1, 4.2 and 7.1, with their proofs, which hold for this larger region.
+
+No rounding makes a K or a radius too large: what these functions return is never above the exact value of their formula
+(tests/ars/test_noise.py compares with 50 digits).
+"""
+
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ars.checks import float32_array, real_number, whole_number
+from ars.errors import ArgumentError
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Family", "hits_at", "round_down", "scale_map"]
+
+# Eight units in the last place: more than the sum of all rounding errors in any of the formulas.
+_SLACK = 8 * 2.0**-52
+_POSITIVE = "every value must be positive and finite"
+_NORM = "give 1, 2 or infinity"
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family of noise distributions: noisy copies are x + mean + scale * z, where z is its standard noise."""
+
+    name: str
+    code: int
+    """Its number in the noise stream (the list in engine/native/distributions.h)."""
+    norm: float
+    """The p of the lp norm in which it certifies."""
+    theorem: Callable[[float, float], float]
+    """K as a function of pA and pB, for 0 <= pB < pA <= 1, never rounded up. Its docstring has the proof."""
+    distribution: Any = field(compare=False)
+    """The distribution of one value of standard noise, as a frozen distribution of scipy.stats."""
+    torch_noise: "Callable[[tuple[int, ...], torch.Generator | None, torch.device], torch.Tensor]"
+    """Standard noise of a shape, for training."""
+    selftest_sha256: str
+    """The SHA-256 of the noisy copies that `ars-engine selftest` makes."""
+
+    def region(self, p_a: float, p_b: float) -> float:
+        """K: the answer is the same for every delta with weighted_norm(delta, scale) < K; 0 if nothing is certified.
+
+        p_a is a lower bound on the top class's probability, p_b an upper bound on every other class's.
+        """
+        p_a, p_b = _probability("p_a", p_a), _probability("p_b", p_b)
+        return max(0.0, self.theorem(p_a, p_b)) if p_a > p_b else 0.0
+
+    def largest_rate(self, K: float) -> float:
+        """The largest rate of misses at which the region is still at least K, with all misses on one class; 0 if even
+        the smallest rates are too large."""
+        low, high = 0.0, 0.5
+        while low < (middle := (low + high) / 2) < high:
+            p_a = hits_at(middle)
+            low, high = (middle, high) if self.region(p_a, 1 - p_a) >= K else (low, middle)
+        return low
+
+    def radius(self, p_a: float, p_b: float, scale_min: float) -> float:
+        """The radius of the ball, in this family's norm, within which the answer is the same."""
+        if not 0 < real_number("scale_min", scale_min, _POSITIVE) < math.inf:
+            raise ArgumentError("scale_min", scale_min, _POSITIVE)
+        K = self.region(p_a, p_b)
+        return K if math.isinf(K) else min(K * scale_min, sys.float_info.max)
+
+    def radius_in(self, norm: float, radius: float, dimensions: int) -> float:
+        """The radius of the largest ball of another norm (1, 2, inf) inside this family's ball of the given radius."""
+        whole_number("dimensions", dimensions, 1, 2**63, "an input has at least one")
+        if not real_number("norm", norm, _NORM) >= 1:
+            raise ArgumentError("norm", norm, _NORM)
+        if norm <= self.norm:
+            return radius
+        shrink: float = dimensions ** (1 / norm - 1 / self.norm)
+        return radius * shrink * (1 - _SLACK)
+
+    def weighted_norm(self, delta: ArrayLike, scale: ArrayLike) -> float:
+        """||delta / scale||, the size of a perturbation in units of the region; never below its exact value."""
+        delta, scale = np.asarray(delta, np.float64), np.asarray(scale, np.float64)
+        norm = float(np.linalg.norm((delta / scale).ravel(), self.norm))
+        return norm * (1 + (delta.size + 4) * 2.0**-52)
+
+
+def hits_at(rate: float) -> float:
+    """The rate of hits when `rate` is that of misses, rounded down."""
+    return math.nextafter(1 - rate, 0.0)
+
+
+def round_down(value: float, size: float) -> float:
+    """A float that is at most the exact value, where `value` was computed in floats from numbers up to this size."""
+    return value - _SLACK * (1 + size) if math.isfinite(value) else value
+
+
+def scale_map(scale: ArrayLike) -> NDArray[np.float32]:
+    """The scale as the noise uses it, in float32; an error unless every value is positive and finite."""
+    values = float32_array("scale", scale)
+    bad = values[~(np.isfinite(values) & (values > 0))]
+    if bad.size:
+        raise ArgumentError("scale", bad.flat[0], _POSITIVE)
+    if not values.size:
+        raise ArgumentError("scale", "an empty array", _POSITIVE)
+    return values
+
+
+def _probability(name: str, value: float) -> float:
+    p = real_number(name, value, "a probability lies in [0, 1]")
+    if not 0 <= p <= 1:
+        raise ArgumentError(name, p, "a probability lies in [0, 1]")
+    return p

@@ -1,0 +1,177 @@
+"""The columns of a certified input, one row each: in the run store, in `ars-engine results`, and in the report's table.
+
+This table drives the store's schema, its insertions and its reader, the printed results, and the report. A new stored
+column is a new row, with the value (`older`) that it has in stores that were made before it.
+"""
+
+import datetime
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+from ars.engine.records.record import Record
+from ars.engine.statistics.certificate import ABSTAIN, Certificate, format_radius
+from ars.engine.statistics.looks import Look
+from ars.noise import Scope
+
+__all__ = ["COLUMNS", "REPORTED", "SHOWN", "STORED", "Column", "read_row", "write_row"]
+
+Value = Any  # read_row checks what a store holds
+
+
+def _same(value: Value) -> Value:
+    return value
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of stored value."""
+
+    sql: str
+    read: Callable[[Value], Value]
+    """The value from what is in the store; ValueError if that is not of this kind, for SQLite takes any value in any
+    column."""
+    write: Callable[[Value], Value] = _same
+    """What the store takes for a value."""
+
+
+def _checked(types: Any, fits: Callable[[Value], bool]) -> Callable[[Value], Value]:
+    def read(value: Value) -> Value:
+        if not (isinstance(value, types) and fits(value)):
+            raise ValueError(f"it is {value!r}")
+        return value
+
+    return read
+
+
+_count = _checked(int, lambda value: value >= 0)
+
+
+def _counts(text: Value) -> tuple[int, ...]:
+    return tuple(map(_count, json.loads(text)))
+
+
+def _looks(text: Value) -> tuple[Look, ...]:
+    return tuple(Look(*map(_count, look)) for look in json.loads(text))
+
+
+KEY = Kind("INTEGER PRIMARY KEY", _count)
+LABEL = Kind("INTEGER", _checked(int | None, lambda value: value is None or value >= 0))
+ANSWER = Kind("INTEGER NOT NULL", _checked(int, lambda value: value >= ABSTAIN))
+COUNT = Kind("INTEGER NOT NULL", _count)
+DRAWS = Kind("INTEGER NOT NULL", _checked(int, lambda value: value > 0))
+FLAG = Kind("INTEGER NOT NULL", lambda value: bool(_count(value)))
+SIZE = Kind("REAL NOT NULL", _checked(float, lambda value: value >= 0))
+SCALE = Kind("REAL NOT NULL", _checked(float, lambda value: 0 < value < math.inf))
+SECONDS = Kind("REAL NOT NULL", _checked(float, lambda value: 0 <= value < math.inf))
+SHARE = Kind("REAL NOT NULL", _checked(float, lambda value: 0 < value < 1))
+TEXT = Kind("TEXT NOT NULL", _checked(str, lambda value: True))
+SCOPE = Kind("TEXT NOT NULL", Scope, str)
+COUNTS = Kind("TEXT NOT NULL", _counts, json.dumps)
+LOOKS = Kind("TEXT NOT NULL", _looks, json.dumps)
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    of: str
+    """The attribute of a Record that it holds, like "certificate.radius"."""
+    stored: Kind | None = None
+    """How the store holds it; None if it follows from other columns."""
+    older: str | None = None
+    """Its value in stores that were made before it, as SQL."""
+    shown: Callable[[Value], Value] | None = _same
+    """What `ars-engine results` prints for a value, as tsv and csv; None if it prints no such column."""
+    as_json: Callable[[Value], Value] = _same
+    """What `ars-engine results --format json` prints for a value."""
+    title: str | None = None
+    """Its title in the report's table; None if it is not there, or is one of those that the page itself lays out."""
+    reported: Callable[[Value], str] = str
+    """What the report's table shows for a value."""
+
+    def value(self, record: Record) -> Value:
+        return attrgetter(self.of)(record)
+
+
+def _time(seconds: float) -> str:
+    return str(datetime.timedelta(seconds=seconds))
+
+
+def _yes(correct: bool | None) -> int | None:
+    return None if correct is None else int(correct)
+
+
+def _spaced(counts: Iterable[int]) -> str:
+    return " ".join(map(str, counts))
+
+
+def _colons(looks: Iterable[Look]) -> str:
+    return " ".join(":".join(map(str, look)) for look in looks)
+
+
+def _members(looks: Iterable[Look]) -> list[dict[str, int]]:
+    return [look._asdict() for look in looks]
+
+
+def _short(seconds: float) -> str:
+    return f"{seconds:,.0f}" if seconds >= 100 else f"{seconds:.3g}"
+
+
+# The field's own columns come first, so that existing scripts can read the results.
+COLUMNS = (
+    Column("idx", "idx", KEY),
+    Column("label", "label", LABEL),
+    Column("predict", "certificate.predicted", ANSWER),
+    Column("radius", "certificate.radius", SIZE),
+    Column("correct", "correct", shown=_yes, as_json=_yes),
+    Column("time", "seconds", shown=_time, as_json=_time),
+    Column("p_a", "certificate.p_a", SIZE, title="pA ≥", reported=lambda p_a: format_radius(p_a, 4)),
+    Column("p_b", "certificate.p_b", SIZE),
+    Column("K", "certificate.K", SIZE),
+    Column("sigma_min", "certificate.sigma_min", SCALE, title="min σ", reported="{:.4g}".format),
+    Column("sigma_geomean", "certificate.sigma_geomean", SCALE),
+    Column("volume", "certificate.volume_radius", shown=None, title="volume radius", reported=format_radius),
+    Column("scope", "certificate.scope", SCOPE),
+    Column("n0", "certificate.n0", COUNT),
+    Column("n", "certificate.n", COUNT),
+    Column("draws", "draws", DRAWS, title="draws", reported="{:,}".format),
+    Column("seconds", "seconds", SECONDS, title="seconds", reported=_short),
+    Column("selected", "certificate.selected", COUNT),
+    Column("counts", "certificate.counts", COUNTS, shown=_spaced),
+    Column("stopping", "certificate.stopping"),
+    Column("budget", "certificate.budget", COUNT, older="n"),
+    Column("looks", "certificate.looks", LOOKS, older="'[]'", shown=_colons, as_json=_members),
+    Column("alpha", "certificate.alpha", SHARE, shown=None),
+    Column("two_sided", "certificate.two_sided", FLAG, shown=None),
+    Column("family", "certificate.family", TEXT, shown=None),
+    Column("input_sha256", "input_sha256", TEXT, shown=None),
+)
+
+
+def write_row(record: Record) -> dict[str, Value]:
+    """What the store takes for a record, by column."""
+    return {column.name: kind.write(column.value(record)) for column, kind in STORED}
+
+
+def read_row(row: Mapping[str, Value]) -> Record:
+    """The record of a row of the store. ValueError or TypeError, naming its input, if there is none in it."""
+    of_record: dict[str, Value] = {}
+    of_certificate: dict[str, Value] = {}
+    for column, kind in STORED:
+        part, _, attribute = column.of.rpartition(".")
+        try:
+            (of_certificate if part else of_record)[attribute] = kind.read(row[column.name])
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"the {column.name} of input {row['idx']}: {error}") from error
+    certificate = Certificate(**of_certificate)
+    if certificate.selected >= len(certificate.counts) - 1:
+        raise ValueError(f"input {row['idx']} has no votes for class {certificate.selected}")
+    return Record(certificate=certificate, **of_record)
+
+
+STORED = tuple((column, column.stored) for column in COLUMNS if column.stored)
+SHOWN = tuple((column, column.shown) for column in COLUMNS if column.shown)
+REPORTED = tuple(column for column in COLUMNS if column.title)

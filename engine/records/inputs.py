@@ -1,0 +1,91 @@
+"""The inputs of a run: which examples of which data, read one by one and checked."""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ars.data import Dataset, ImageSize, open_data, select
+from ars.errors import DataError, StoreError
+
+__all__ = ["Input", "Inputs", "check_unchanged", "content_sha256", "find_shape", "read_inputs"]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Which inputs to take: the data as `ars.data.open_data` names it, how its images are read, and which of its
+    examples: those of `only` (like "3,17,200-300,0-9999/20"), without the first `skip`, and at most `most`."""
+
+    data: str
+    resize: int | None = None
+    crop: int | None = None
+    classes_file: Path | None = None
+    skip: int = 0
+    most: int | None = None
+    only: str | None = None
+
+    def open(self, channels: int | None) -> tuple[Dataset, list[int]]:
+        """The data, with images of so many channels, and the numbers of the chosen inputs."""
+        data = open_data(self.data, ImageSize(self.resize, self.crop, channels), self.classes_file)
+        return data, select(len(data), skip=self.skip, most=self.most, only=self.only)
+
+
+class Input(NamedTuple):
+    """One numbered example, with its class if that is known."""
+
+    idx: int
+    x: NDArray[np.float32]
+    label: int | None
+
+
+def read_inputs(
+    data: Dataset,
+    ids: Sequence[int],
+    classes: int,
+    on_bad_input: Callable[[DataError], None] | None,
+    shape: tuple[int, ...] | None = None,
+) -> Iterator[Input]:
+    """The chosen inputs, all of one shape: by default that of the first.
+
+    A bad input is passed to `on_bad_input` and left out; without that function it raises.
+    """
+    for idx in ids:
+        try:
+            example = data[idx]
+            shape = shape or example.x.shape
+            if example.x.shape != shape:
+                found = f"input {idx} has the shape {example.x.shape}, and an earlier one has {shape}"
+                raise DataError(data.name, found, "use --resize and --crop")
+            if example.label is not None and not 0 <= example.label < classes:
+                found = f"input {idx} has the label {example.label}, and the model has {classes} classes"
+                raise DataError(data.name, found, "use the data that the model was made for")
+        except DataError as error:
+            if on_bad_input is None:
+                raise
+            on_bad_input(error)
+        else:
+            yield Input(idx, example.x, example.label)
+
+
+def find_shape(data: Dataset, ids: Sequence[int], classes: int, *, skip_bad_inputs: bool) -> tuple[int, ...]:
+    """The shape of the chosen inputs: that of the first one that can be read."""
+    for one in read_inputs(data, ids, classes, (lambda error: None) if skip_bad_inputs else None):
+        return one.x.shape
+    raise DataError(data.name, "none of the chosen inputs can be read", "choose others")
+
+
+def content_sha256(x: NDArray[np.float32]) -> str:
+    """The hash of an input's values."""
+    return hashlib.sha256(x.tobytes()).hexdigest()
+
+
+def check_unchanged(data: Dataset, done: Mapping[int, str], store: Path) -> None:
+    """Refuse to resume a run if an input that is certified already has other values by now. `done` has the hashes."""
+    for idx, sha256 in done.items():
+        if content_sha256(data[idx].x) != sha256:
+            changed = f"input {idx} of {data.name} is not what it was when it was certified"
+            raise StoreError(store, changed, "choose another store")

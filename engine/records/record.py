@@ -1,0 +1,24 @@
+"""One certified input of a run."""
+
+from dataclasses import dataclass
+
+from ars.engine.statistics.certificate import Certificate
+
+__all__ = ["Record"]
+
+
+@dataclass(frozen=True)
+class Record:
+    """One certified input."""
+
+    idx: int
+    label: int | None
+    certificate: Certificate
+    draws: int
+    seconds: float
+    input_sha256: str
+
+    @property
+    def correct(self) -> bool | None:
+        """Whether the certificate is for the right class; None without a label."""
+        return None if self.label is None else self.certificate.predicted == self.label

@@ -1,0 +1,163 @@
+"""What a store says about its run as a whole: the settings that decide the certificates, where model and data came
+from, and what ran them.
+
+In the store these records are JSON objects. A field that an object lacks takes its default, so a new field needs one
+line here, with a default that is true of every older run.
+"""
+
+import dataclasses
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple, Self, TypeVar, get_args, get_type_hints
+
+from ars.engine.noise_maps import NoiseSource
+from ars.engine.statistics.plan import Plan
+from ars.noise import NoiseKind
+
+__all__ = ["Difference", "Environment", "Origin", "RunHeader", "RunSettings", "differences"]
+
+Json = Mapping[str, object]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings:
+    """Everything that decides the certificates of a run. A run is resumed only with the same settings."""
+
+    engine: str
+    """The SHA-256 of the model's file."""
+    runner: str
+    data: str
+    """The fingerprint of the data."""
+    family: str
+    kind: NoiseKind
+    noise: NoiseSource
+    plan: Plan
+    bounds: int | None = None
+    """The version of the bounds, for plans whose bounds have versions (ars.engine.statistics.plan.BOUNDS)."""
+    seed: int
+    batch: int
+    """A runner's float arithmetic may depend on the number of draws in a batch."""
+    noise_stream: int = 1
+
+    def to_json(self) -> dict[str, object]:
+        """One flat object with the settings of the noise and of the plan among the others, and nothing that is None."""
+        content: dict[str, object] = {}
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Plan):
+                content |= value.settings
+            elif isinstance(value, NoiseSource):
+                content |= vars(value)
+            else:
+                content[field.name] = value
+        return {name: value for name, value in content.items() if value is not None}
+
+    @classmethod
+    def from_json(cls, content: Json) -> Self:
+        """The settings that `to_json` wrote. ValueError if there is anything among them that no run of this version can
+        have had: a setting that was not understood might decide the certificates."""
+        settings = _read(cls, content)
+        understood = settings.to_json()
+        for name, value in content.items():
+            if value is not None and value != understood.get(name):
+                raise ValueError(f"a run with its other settings cannot have {name} = {value}")
+        return settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """Where model, noise and data came from, as the user named them. An audit and a report look for them there."""
+
+    data_name: str | None = None
+    data_source: str | None = None
+    engine_file: str | None = None
+    noise_file: str | None = None
+    classes_file: str | None = None
+    resize: int | None = None
+    crop: int | None = None
+
+    def to_json(self) -> dict[str, object]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, content: Json) -> Self:
+        return _read(cls, content)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """What ran the model. It decides no certificate by itself, and may change between a run and its resumption."""
+
+    ars: str | None = None
+    runner: str
+    """The name of the runner. Its version stands under this name in the store."""
+    runner_version: str | None = None
+    precision: str | None = None
+    device: str | None = None
+    instructions: str | None = None
+    python: str | None = None
+    machine: str | None = None
+
+    def to_json(self) -> dict[str, object]:
+        content = dataclasses.asdict(self)
+        return {content.pop("runner"): content.pop("runner_version")} | content
+
+    @classmethod
+    def from_json(cls, content: Json, runner: str) -> Self:
+        return _read(cls, {**content, "runner": runner, "runner_version": content.get(runner)})
+
+
+@dataclass(frozen=True)
+class RunHeader:
+    """The run of a store, without its certificates."""
+
+    settings: RunSettings
+    origin: Origin
+    environment: Environment
+    classes: tuple[str, ...] | None
+    """The names of the classes in the order of their numbers, if the data has names."""
+
+
+class Difference(NamedTuple):
+    """A value that differs between two runs; None where a run has no such value."""
+
+    name: str
+    one: object
+    other: object
+
+
+def differences(one: RunSettings | Environment, other: RunSettings | Environment) -> list[Difference]:
+    """The values that differ between two records of the same kind, in the order of the first."""
+    first, second = one.to_json(), other.to_json()
+    names = dict.fromkeys([*first, *second])
+    return [
+        Difference(name, first.get(name), second.get(name)) for name in names if first.get(name) != second.get(name)
+    ]
+
+
+def _read(kind: type[T], content: Json) -> T:
+    """A dataclass from the members of a JSON object that have the names of its fields."""
+    hints, values = get_type_hints(kind), dict[str, Any]()
+    for field in dataclasses.fields(kind):  # type: ignore[arg-type]  # it is a dataclass
+        hint, value = hints[field.name], content.get(field.name)
+        if hint is Plan:
+            values[field.name] = Plan.from_settings(content)
+        elif hint is NoiseSource:
+            values[field.name] = _read(hint, content)
+        elif value is not None:
+            values[field.name] = _parse(field.name, value, hint)
+        elif field.default is dataclasses.MISSING:
+            raise ValueError(f"it has no {field.name}")
+    return kind(**values)
+
+
+def _parse(name: str, value: object, hint: Any) -> object:
+    for kind in get_args(hint) if isinstance(hint, types.UnionType) else (hint,):
+        if type(value) is kind:
+            return value
+        if (kind is float and type(value) is int) or (issubclass(kind, Enum) and isinstance(value, str)):
+            return kind(value)
+    raise ValueError(f"its {name} is {value!r}")

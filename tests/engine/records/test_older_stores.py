@@ -1,0 +1,117 @@
+"""Run stores of earlier versions (tests/data/stores): they open, give the same results and audit clean.
+
+format-1*.sqlite are of the version before adaptive stopping, and the others of the version before run settings had
+types. Beside each is what `ars-engine results` printed then.
+"""
+
+import json
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from support.engine_runs import refused
+
+import ars
+from ars.bench.report.runs import read_runs
+from ars.engine.cli import main
+from ars.engine.records.settings import RunSettings
+from ars.engine.records.store import read_header
+from ars.engine.statistics.plan import Plan
+from ars.noise import NoiseKind
+
+ROOT = Path(__file__).parents[3]
+STORES = sorted((ROOT / "tests" / "data" / "stores").glob("*.sqlite"))
+FILES = ["--engine", "examples/fashion-mnist/classifier.onnx", "--data", "examples/fashion-mnist/images.npz"]
+
+named = pytest.mark.parametrize("original", STORES, ids=lambda path: path.stem)
+
+
+@pytest.fixture
+def store(original, tmp_path, monkeypatch):
+    """A copy, since readers make files beside a store. The runs were made in the repository's folder."""
+    monkeypatch.chdir(ROOT)
+    return shutil.copy(original, tmp_path)
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def settings_in(store):
+    database = sqlite3.connect(store)
+    try:
+        return json.loads(database.execute("SELECT settings FROM run").fetchone()[0])
+    finally:
+        database.close()
+
+
+def test_every_kind_of_run_is_here():
+    assert len(STORES) == 9
+
+
+@named
+def test_the_results_are_the_same(store, original):
+    result = run("results", store)
+    assert result.exit_code == 0, result.output
+    assert result.stdout == original.with_suffix(".tsv").read_text()
+
+
+@named
+def test_an_audit_finds_no_difference(store, original):
+    given = FILES if original.stem.startswith("format-1") else []  # it does not say where model and data were
+    result = run("audit", store, *given)
+    if original.stem == "format-1-two-sided":
+        refused(result, "its bounds are of version 1, and this version of ARS has 2; use the version that wrote it")
+    else:
+        assert result.exit_code == 0, result.output
+        assert result.stdout.endswith("the record holds\n")
+
+
+@named
+def test_the_settings_are_written_as_they_were_read(store):
+    assert RunSettings.from_json(settings_in(store)).to_json() == settings_in(store)
+
+
+@named
+def test_inspect_and_the_report_read_them(store):
+    facts = json.loads(run("inspect", store, "--json").stdout)
+    assert facts["engine"] == settings_in(store)["engine"]
+    assert facts["onnxruntime"]
+    assert facts["data_name"] == "images.npz"
+    (shown,) = read_runs([Path(store)])
+    assert shown.summary.inputs == facts["certified"] in (12, 16)
+
+
+def test_the_settings_are_those_of_the_commands(tmp_path):
+    headers = {path.stem: read_header(Path(shutil.copy(path, tmp_path))) for path in STORES}
+    plans = {name: header.settings.plan for name, header in headers.items()}
+    assert plans["fixed"] == plans["generated"] == plans["format-1"] == Plan(n=500)
+    assert plans["two-sided"] == Plan(n=500, two_sided=True)
+    assert plans["adaptive"] == Plan(n=5000, question=ars.Grid())
+    assert plans["tolerance"] == Plan(n=5000, question=ars.Tolerance(0.05))
+    assert plans["two-sided-adaptive"] == Plan(n=2000, two_sided=True, question=ars.Grid((0, 0.1, 0.3)))
+    kinds = {name: header.settings.kind for name, header in headers.items() if name in ("fixed", "maps", "generated")}
+    assert kinds == {"fixed": NoiseKind.ISOTROPIC, "maps": NoiseKind.DATASET, "generated": NoiseKind.INPUT}
+    assert headers["maps"].settings.seed == 2**64 - 1
+    assert headers["two-sided"].settings.family == "laplace"
+    assert headers["fixed"].origin.data_source == "examples/fashion-mnist/images.npz"
+    assert headers["format-1"].origin.data_source is None
+
+
+def resume(store, *arguments):
+    return run("certify", *FILES, "--sigma", "0.25", "--n", 500, "--batch", 64, "--out", store, *arguments)
+
+
+@pytest.mark.parametrize("original", [path for path in STORES if path.stem in ("fixed", "adaptive")])
+def test_a_run_of_the_version_before_is_resumed(store, original):
+    more = ["--stopping", "adaptive", "--n", 5000] if original.stem == "adaptive" else []
+    result = resume(store, "--max", 18, *more)
+    assert result.exit_code == 0, result.output
+    assert "16 of 18 inputs are certified already" in result.stderr
+    assert [record.idx for record in ars.read_records(store)] == list(range(18))
+    lines = run("results", store).stdout.splitlines()
+    assert lines[:17] == original.with_suffix(".tsv").read_text().splitlines()
+    assert run("audit", store).exit_code == 0
+    refused(resume(store, *more, "--seed", 1), "it holds a run with seed = 0, and this one has 1")
