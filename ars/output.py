@@ -1,4 +1,4 @@
-"""Files that a command writes: opened before the work, so that a bad path fails at once."""
+"""The files that a command writes. They are opened before the work starts, so that a bad path fails at once."""
 
 import os
 import sys
@@ -13,19 +13,19 @@ __all__ = ["is_stdout", "make_folder", "open_output", "refuse_inputs", "refuse_s
 
 
 def refuse_inputs(output: Path, inputs: Iterable[Path | str]) -> None:
-    """Refuse an output that is the same file as one of the inputs, which it would overwrite."""
+    """Reject an output that would overwrite one of the inputs."""
     for given in inputs:
         if os.path.exists(output) and os.path.exists(given) and os.path.samefile(output, given):
-            raise ArgumentError("output", output, f"it is the same file as the input {given}: give another one")
+            raise ArgumentError("output", output, f"it is the same file as the input {given}; choose another one")
 
 
 def refuse_shared(outputs: Iterable[Path]) -> None:
-    """Refuse outputs of which one would overwrite another."""
+    """Reject outputs that would overwrite each other."""
     places = set()
     for output in outputs:
         place = "-" if is_stdout(output) else os.path.realpath(output)
         if place in places:
-            raise ArgumentError("output", output, "it is given twice: give each output a file of its own")
+            raise ArgumentError("output", output, "it is given twice; choose a different file for each output")
         places.add(place)
 
 
@@ -47,7 +47,7 @@ def open_output(path: Path) -> Iterator[TextIO]:
                 raise IsADirectoryError(0, "it is a folder")
             file = place.open("w", encoding="utf-8")
         except OSError as error:
-            raise FileError(path, f"it cannot be written ({error.strerror})", "give another path") from error
+            raise FileError(path, f"it cannot be written ({error.strerror})", "choose another path") from error
         with file:
             yield file
 
@@ -67,10 +67,10 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def make_folder(folder: Path, option: str) -> None:
-    """Make a folder that files can be written in, if it is not there."""
+    """Make a folder if it does not exist, and check that it can be written to."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise FileError(folder, f"it cannot be made ({error.strerror})", f"give another {option}") from error
+        raise FileError(folder, f"it cannot be created ({error.strerror})", f"choose another {option}") from error
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise FileError(folder, "it cannot be written", f"give another {option}")
+        raise FileError(folder, "it cannot be written to", f"choose another {option}")

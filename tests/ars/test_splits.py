@@ -72,7 +72,7 @@ def test_sizes_are_for_image_files(tmp_path):
         np.zeros((1, 3073), np.uint8).tofile(tmp_path / "cifar" / name)
     for spec in ("fashion-mnist", str(tmp_path), str(tmp_path / "cifar"), str(tmp_path / "train.npz")):
         for size in (ImageSize(resize=8), ImageSize(crop=8)):
-            with pytest.raises(DataError, match=f"^{spec}: --resize, --crop and --classes are for image files; leave"):
+            with pytest.raises(DataError, match=f"^{spec}: --resize, --crop and --classes are for image files; omit"):
                 open_splits(spec, size)
 
 
