@@ -41,14 +41,6 @@ __all__ = [
     "one_line",
 ]
 
-# Where in a library's own source a message comes from: OpenVINO's and TensorRT's ways to say it.
-_SOURCE_PLACES = (
-    re.compile(r"(Exception from|Check '.*?' failed at) \S+:\d+:"),
-    re.compile(r"\s*In \w+ at \S+?:\d+"),
-    re.compile(r"\[\w+\.cpp:\d+: \w+\] ?"),
-    re.compile(r"^I\w+::\w+: Error Code \d+: "),
-)
-
 
 class ArsError(Exception):
     """The base class: `except ArsError` catches every error that ARS raises on purpose."""
@@ -123,9 +115,13 @@ class NativeError(RunError):
     """The native library is missing, or does not work on this processor."""
 
 
+# How OpenVINO (first) and TensorRT say where in their source an error arose.
+_SOURCE_LINES = re.compile(
+    r"(Exception from|Check '.*?' failed at) \S+:\d+:"
+    r"|\s*In \w+ at \S+?:\d+|\[\w+\.cpp:\d+: \w+\] ?|\bI\w+::\w+: Error Code \d+: "
+)
+
+
 def one_line(reason: object) -> str:
-    """The start of another library's message, on one line and without the places in that library's source."""
-    text = " ".join(str(reason).split())
-    for place in _SOURCE_PLACES:
-        text = place.sub("", text)
-    return " ".join(text.split())[:300]
+    """The start of a library's error or message, in one line and without places in the library's source."""
+    return " ".join(_SOURCE_LINES.sub("", " ".join(str(reason).split())).split())[:300]

@@ -114,6 +114,8 @@ class Prepared:
 
 
 class SmoothedClassifier:
+    """A classifier that answers with the class that its model gives most often under noise. `ars.load` opens one."""
+
     def __init__(
         self,
         engine: Path,

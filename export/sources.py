@@ -147,7 +147,7 @@ def _kind_of(path: Path) -> str | None:
 def _open_trained(path: Path) -> Source:
     settings, model, content = load_model(path)
     if content["state"] is not None:
-        raise ModelError(path, "its training has not finished", "continue it with `ars-train --resume`")
+        raise ModelError(path, "its training has not finished", "resume it with `ars-train --resume`")
     kept = content["examples"]
     return Source(
         path=path,

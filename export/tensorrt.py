@@ -15,6 +15,7 @@ from typing import Any
 from ars.checks import whole_number
 from ars.data.pixels import file_sha256
 from ars.distribution import install_line
+from ars.engine.runners.plans import make_log
 from ars.errors import ArgumentError, InputError, MissingPackage, ModelError, RunError, one_line
 from ars.manifest import EngineBuild, Profile
 from ars.output import replacing
@@ -135,7 +136,7 @@ def build_engine(
     """Build the engine of an ONNX file; returns its bytes, and a record of the build."""
     check_capabilities(flavour, options.compute_capabilities)
     trt = flavour.module
-    log = _make_log(trt)
+    log = make_log(trt)
     builder = trt.Builder(log)
     # In TensorRT 10 a flag makes the graph determine the precision; later versions always do so.
     flag = getattr(trt.NetworkDefinitionCreationFlag, "STRONGLY_TYPED", None)
@@ -200,23 +201,8 @@ def _open_timing_cache(config: Any, path: Path | None) -> Any:
         return cache
 
 
-def _make_log(trt: Any) -> Any:
-    class Log(trt.ILogger):  # type: ignore[misc]  # the module comes in two flavours
-        """Keeps the errors that TensorRT reports."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.errors: list[str] = []
-
-        def log(self, severity: Any, message: str) -> None:
-            if severity in (trt.ILogger.ERROR, trt.ILogger.INTERNAL_ERROR):
-                self.errors.append(message)
-
-    return Log()
-
-
 def _make_monitor(trt: Any, on_step: OnStep) -> Any:
-    class Monitor(trt.IProgressMonitor):  # type: ignore[misc]  # as above
+    class Monitor(trt.IProgressMonitor):  # type: ignore[misc]  # the module comes in two flavours
         """Reports the progress of the outermost phase. An interrupt ends the build at its next step."""
 
         def __init__(self) -> None:
@@ -263,7 +249,7 @@ def _parser_error(source: Path, parser: Any) -> ModelError:
 
 
 def _build_error(source: Path, flavour: Flavour, errors: list[str]) -> RunError:
-    reason = one_line(errors[0]) if errors else "no reason given"
+    reason = errors[0] if errors else "no reason given"
     fix = "build no engine: --tensorrt off"
     if "workspace" in reason:
         fix = "give a larger --workspace, or omit it"
