@@ -191,7 +191,7 @@ def test_data_that_cannot_be_used_is_refused_with_its_name(tmp_path, make, messa
         (np.full((1, 4), np.nan), "pixels that are not finite"),
         (np.full((1, 4), 1j), "its pixels are of type complex128"),
         (np.full((1, 4), 1e300), "pixels that are not finite"),
-        (np.zeros((1, 0, 4), np.uint8), "it has no pixels"),
+        (np.zeros((1, 0, 4), np.uint8), "has no pixels"),
     ],
 )
 def test_pixels_that_make_no_sense_are_refused(tmp_path, x, message):

@@ -253,9 +253,9 @@ def test_what_the_tools_cannot_bring_to_a_precision_is_said_of_the_users_file(fo
         (["--calibration", "few.npz"], "few.npz: it has 8 inputs; --calibration needs at least 32"),
         (
             ["--calibration", "odd.npz"],
-            "odd.npz: it has the class 7, and the model's are 0 to 2; calibrate on the mode",
+            "odd.npz: it has the label 7, but the model's classes are 0 to 2; calibrate on the",
         ),
-        (["-o", "few.npz/out"], "few.npz/out: it cannot be written (Not a directory); choose another --output"),
+        (["-o", "few.npz/out"], "few.npz/out: it cannot be written to (Not a directory); choose another --output"),
     ],
 )
 def test_bad_input_is_refused_before_the_work(folder, monkeypatch, arguments, message):

@@ -174,7 +174,7 @@ except KeyboardInterrupt:
 def test_a_folder_that_cannot_be_written_is_found_at_once(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(
-        ModelError, match=r"file/out: it cannot be written \(Not a directory\); choose another --output"
+        ModelError, match=r"file/out: it cannot be written to \(Not a directory\); choose another --output"
     ):
         Draft(tmp_path / "file" / "out", "m.json").__enter__()
 

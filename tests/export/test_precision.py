@@ -110,7 +110,7 @@ def test_a_model_with_too_few_layers_is_refused(tmp_path, write):
 def test_a_model_without_layers_is_refused(tmp_path):
     nodes = [helper.make_node("Relu", ["x"], ["logits"])]
     path = models.save(tmp_path / "m.onnx", nodes, [models.value("x", "n", 4)], [models.value("logits", "n", 4)])
-    with pytest.raises(ModelError, match="it has no layer of Conv, ConvTranspose, Gemm, MatMul; leave it in fp32"):
+    with pytest.raises(ModelError, match="it has no layer of type Conv, ConvTranspose, Gemm, MatMul; leave it in fp32"):
         write_fp16(path, tmp_path / "out.onnx", path)
 
 

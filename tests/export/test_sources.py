@@ -59,7 +59,7 @@ def test_a_torchscript_file(folder, body):
         torch.jit.save(torch.jit.script(body), "script.pt")
     assert refused("script.pt", *OWN) == "script.pt: it does not state its input shape; give --shape, like 3,32,32"
     message = refused("script.pt", "--shape", "3,12,12", *OWN)
-    assert message.startswith("script.pt: it does not take a batch of inputs of 3, 12, 12 (")
+    assert message.startswith("script.pt: it does not take a batch of inputs of shape 3, 12, 12 (")
     assert message.endswith("but got 3 channels instead); give the --shape that it takes")
     result = run("script.pt", "--shape", "1,12,12", *OWN)
     assert result.exit_code == 0, result.output
@@ -102,7 +102,7 @@ def test_a_torch_export_file_for_images_of_any_size_is_taken_in_the_size_that_is
     body = nn.Sequential(*parts).eval()
     torch.export.save(torch.export.export(body, (torch.zeros(2, 1, 9, 10),), dynamic_shapes=dynamic), "any.pt2")
     assert refused("any.pt2", "--shape", "3,12,12", *OWN) == (
-        "any.pt2: it takes inputs of (1, any, any); --shape says (3, 12, 12)"
+        "any.pt2: it takes inputs of shape (1, any, any), but --shape is (3, 12, 12); give the shape that it takes"
     )
     result = run("any.pt2", "--shape", "1,12,12", *OWN)
     assert result.exit_code == 0, result.output
@@ -127,7 +127,7 @@ def test_a_torch_export_file_and_normalisation(folder, body):
     dynamic = ({0: torch.export.Dim("n")},)
     torch.export.save(torch.export.export(body, (torch.zeros(2, *SHAPE),), dynamic_shapes=dynamic), "program.pt2")
     assert refused("program.pt2", "--shape", "1,8,8", *OWN) == (
-        "program.pt2: it takes inputs of (1, 12, 12); --shape says (1, 8, 8)"
+        "program.pt2: it takes inputs of shape (1, 12, 12), but --shape is (1, 8, 8); give the shape that it takes"
     )
     result = run("program.pt2", "--classes", "3", "--pixel-mean", "0.5", *OWN)
     assert result.exit_code == 0, result.output
@@ -195,7 +195,9 @@ def test_onnx_files_that_are_no_classifiers_are_refused(folder):
     assert refused("g.noise.onnx", *OWN).startswith("g.noise.onnx: its first output has the shape")
     models.linear(folder / "mine.onnx", SHAPE)
     assert refused("mine.onnx", "--shape", "1,2,2", *OWN).startswith("mine.onnx: --shape does not apply")
-    assert refused("mine.onnx", "--classes", "4", *OWN) == "mine.onnx: it has 3 classes; --classes names 4"
+    assert refused("mine.onnx", "--classes", "4", *OWN) == (
+        "mine.onnx: it has 3 classes, but --classes names 4; name each class"
+    )
     assert refused("mine.onnx", "--calibration", "data.npz") == (
         "sigma = None is not valid; a model of your own needs --sigma, the scale of its noise"
     )
@@ -315,7 +317,7 @@ def test_a_file_that_is_of_no_kind_is_refused(folder):
         "other.pt": "other.pt: it was not written by ars-train",
         "newer.pt": "newer.pt: its format is 99, but this version reads 1; update ARS",
         "code.pt": "code.pt: it is not a whole PyTorch file of tensors and plain data",
-        "half.pt": "half.pt: its training has not finished; go on with `ars-train --resume`",
+        "half.pt": "half.pt: its training has not finished; resume it with `ars-train --resume`",
         "few.pt": "few.pt: it has 8 examples, but the comparison needs at least 32; give the model's own kind of data",
     }.items():
         assert refused(name).startswith(message)

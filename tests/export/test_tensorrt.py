@@ -163,7 +163,7 @@ def test_what_the_builder_says_is_wrong_is_said(rtx, classifiers):
 
 
 def test_sizes_that_do_not_fit_are_refused(rtx, tmp_path):
-    with pytest.raises(ModelError, match="it takes batches of 4 only; export it with a dynamic batch, or give --min-b"):
+    with pytest.raises(ModelError, match="it takes only batches of 4; export it with a dynamic batch, or give --min-b"):
         build_engine(models.linear(tmp_path / "fixed.onnx", batch=4), rtx, OPTIONS)
     plan, _ = build_engine(tmp_path / "fixed.onnx", rtx, BuildOptions(Profile(4, 4, 4)))
     assert plan

@@ -38,7 +38,7 @@ def test_numbers_that_make_no_sense():
     refused(train("--scale-floor", "1.5"), "scale-floor = 1.5 is not valid; it must be at most 1")
     refused(train("--scale-ceiling", "1"), "scale-ceiling = 1.0 is not valid; it must exceed 1")
     refused(train("--sigma", "1e38"), "scale-ceiling = 4.0 is not valid; it must exceed 1, and times sigma be a finite")
-    refused(train("--batch", "5000"), "batch = 5000 is not valid; there are only 360 images")
+    refused(train("--batch", "5000"), "batch = 5000 is not valid; there are only 360 training images")
     refused(train("--lr", "0"), "lr = 0.0 is not valid")
     refused(train("--weights", "1", "-1", "0"), "weights = (1.0, -1.0, 0.0) is not valid")
     refused(train(epochs=0), "epochs = 0 is not valid")
@@ -56,7 +56,7 @@ def test_labels_that_cannot_train():
     save("negative.npz", [0, 1, -1, 1] * 5)
     refused(train("--dataset", "negative.npz"), "negative.npz: it has the label -1", "number the classes from 0")
     save("large.npz", [0, 1, 10**12, 1] * 5)
-    refused(train("--dataset", "large.npz"), "large.npz: it has the label 1000000000000 among 18 images")
+    refused(train("--dataset", "large.npz"), "large.npz: it has the label 1000000000000, but only 18 images")
     Path("folder").mkdir()
     save("folder/train.npz", [0, 1] * 20)
     refused(train("--dataset", "folder"), "folder: it has 0 .npz files besides train.npz")
@@ -68,7 +68,7 @@ def test_labels_that_cannot_train():
         "test.npz: its images have the shape (1, 8, 8), but the training images have (1, 12, 12)",
     )
     save("few.npz", [0, 1, 0])
-    refused(train("--dataset", "few.npz"), "few.npz: it has 3 examples")
+    refused(train("--dataset", "few.npz"), "few.npz: its 3 examples")
 
 
 def folder(path, side=12, mode="L"):
@@ -85,7 +85,7 @@ def test_image_folders_that_cannot_train():
     assert train("--dataset", "images", "--resize", "12", "--batch", "10", epochs=1).exit_code == 0
     folder(Path("mixed", "a"))
     folder(Path("mixed", "b"), mode="RGB")
-    refused(train("--dataset", "mixed"), "mixed: it has images of (1, 12, 12) and of (3, 12, 12): gray ones")
+    refused(train("--dataset", "mixed"), "mixed: it has images of (1, 12, 12) and of (3, 12, 12): some are gray")
     for split, name in (("train", "a"), ("train", "b"), ("test", "a"), ("test", "c")):
         folder(Path("splits", split, name))
     refused(train("--dataset", "splits"), "test: only one of test and train has the class 'b'")
