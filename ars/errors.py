@@ -18,6 +18,7 @@ Each message is one sentence that says what is wrong and, after a semicolon, wha
 """
 
 import difflib
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -37,6 +38,7 @@ __all__ = [
     "RunError",
     "StoreError",
     "UnknownName",
+    "one_line",
 ]
 
 
@@ -111,3 +113,15 @@ class OutOfMemory(DeviceError):
 
 class NativeError(RunError):
     """The native library is missing or does not work on this processor."""
+
+
+# How OpenVINO (first) and TensorRT say where in their source an error arose.
+_SOURCE_LINES = re.compile(
+    r"(Exception from|Check '.*?' failed at) \S+:\d+:"
+    r"|\s*In \w+ at \S+?:\d+|\[\w+\.cpp:\d+: \w+\] ?|\bI\w+::\w+: Error Code \d+: "
+)
+
+
+def one_line(reason: object) -> str:
+    """The start of a library's error or message, in one line and without places in the library's source."""
+    return " ".join(_SOURCE_LINES.sub("", " ".join(str(reason).split())).split())[:300]

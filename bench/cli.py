@@ -22,7 +22,7 @@ from ars.command_line import Group, version_option
 @click.group(cls=Group)
 @version_option
 def main() -> None:
-    """Measure ARS on this machine, against what its users come from."""
+    """Measure ARS on this machine, against what people use now."""
 
 
 main.add_command(run)
@@ -39,7 +39,7 @@ main.add_command(report)
 @click.option("--rounds", default=20, show_default=True, type=click.IntRange(3), help="Rounds that count.")
 @click.option("--json", "as_json", is_flag=True, help="Print all times and ratios as JSON.")
 def sampler(dimensions: int, batch: int, rounds: int, as_json: bool) -> None:
-    """Time the native sampler, by noise streams 2 and 1, against PyTorch's and numpy's ways to make noisy copies."""
+    """Time the native sampler, by noise streams 2 and 1, against noisy copies made with PyTorch and with numpy."""
     from ars.bench.micro.sampler import NUMPY, ONE_THREAD, STREAM_1, TORCH, TWO_THREADS, time_samplers
 
     timings = time_samplers(dimensions, batch, rounds)
@@ -54,7 +54,7 @@ def sampler(dimensions: int, batch: int, rounds: int, as_json: bool) -> None:
     _print_ratios(ratios, timings)
 
 
-# Batches a lane in a turn: enough that a run's start and end do not count.
+# The batches for each lane in a turn: enough that the start and the end of a run do not matter.
 BATCHES = 16
 
 
@@ -64,7 +64,7 @@ BATCHES = 16
 @click.option("--threads", type=click.IntRange(1), help="Cores to use. Default: all.")
 @click.option("--json", "as_json", is_flag=True, help="Print all times and ratios as JSON.")
 def overhead(rounds: int, batch: int, threads: int | None, as_json: bool) -> None:
-    """Time the engine against bare session.run loops on a batch that is ready."""
+    """Time the engine against bare session.run loops on a prepared batch."""
     from ars.bench.micro.overhead import BARE, BARE_LANES, ENGINE, time_overhead
     from ars.bench.networks import resnet20, small_cnn
     from ars.engine.samplers.host import usable_cores

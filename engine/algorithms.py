@@ -1,8 +1,8 @@
-"""The paper's two algorithms, as procedures: each asks for draws with `yield` and is sent the votes for them.
+"""The paper's two algorithms, written as generators: each yields the draws that it needs and is sent their votes.
 
-So an algorithm reads as it stands in the paper, while the scheduler runs the procedures of many inputs at once and
-packs their draws into full batches. The noise maps, the paper's mu, Sigma <- g_n(x), are made when the input is loaded.
-Votes are counts by class, and last the draws that voted for nobody.
+So an algorithm reads as in the paper, while the scheduler runs those of many inputs at once and packs their draws into
+full batches. The paper's first step, the noise maps mu, Sigma <- g_n(x), is done when the input is loaded. Votes are
+counts for each class, and last the number of draws that voted for nobody.
 """
 
 from collections.abc import Generator
@@ -26,15 +26,16 @@ __all__ = ["Prediction", "Procedure", "certify", "predict"]
 Result = TypeVar("Result")
 Votes = NDArray[np.int64]
 Procedure = Generator[Draws, Votes, Result]
+"""An algorithm at work on one input."""
 
 
 def certify(
     scale: NDArray[np.float32], plan: Plan, family: Family, kind: NoiseKind, eta: float = 0.0
 ) -> Procedure[Certificate]:
-    """Algorithm "Anisotropic Randomized Smoothing Certification".
+    """The paper's algorithm "Anisotropic Randomized Smoothing Certification".
 
-    With probability at least 1 - alpha over the draws, the certificate is right; it may abstain. `eta` bounds the total
-    variation distance between a draw and the ideal noise.
+    With probability at least 1 - alpha over the draws, what the certificate claims is true. It may abstain. The total
+    variation distance between a draw and the ideal noise is at most `eta`.
     """
     counts_select = yield Draws(Phase.SELECTION, plan.n0)
     if counts_select[-1] == plan.n0:
@@ -48,13 +49,13 @@ def certify(
         looks.append(take_look(counts.tolist(), c_a))
 
     if plan.question is None:
-        looks = []  # n was fixed, and the certificate says so
+        looks = []  # a certificate at fixed n keeps none
     return certify_votes(counts.tolist(), c_a, plan=plan, family=family, scale=scale, kind=kind, looks=looks, eta=eta)
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """The smoothed classifier's answer, or ABSTAIN; a wrong answer has a probability of at most alpha."""
+    """The answer of the smoothed classifier, or ABSTAIN. It is wrong with probability at most alpha."""
 
     predicted: int
     counts: tuple[int, ...]
@@ -62,7 +63,7 @@ class Prediction:
 
 
 def predict(*, n: int, alpha: float, eta: float = 0.0) -> Procedure[Prediction]:
-    """Algorithm "Anisotropic Randomized Smoothing Prediction"."""
+    """The paper's algorithm "Anisotropic Randomized Smoothing Prediction"."""
     check_alpha(alpha)
     whole_number("n", n, 1, MAX_N, f"predictions are for 1 to {MAX_N} draws")
     counts = yield Draws(Phase.PREDICTION, n)

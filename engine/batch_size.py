@@ -1,4 +1,4 @@
-"""`--batch auto`: the batch size that gives the most draws a second here, by trying."""
+"""`--batch auto`: measures which batch size gives the most draws per second on this machine."""
 
 import time
 from collections.abc import Callable
@@ -9,34 +9,34 @@ from ars.engine.lanes import Lanes
 from ars.engine.requests import Phase, Request
 from ars.engine.samplers import Sampler
 
-__all__ = ["best_batch"]
+__all__ = ["find_best_batch"]
 
 SIZES = (1, 4, 16, 32, 64, 128, 256, 512, 1024)
 ENOUGH = 64
-"""Up to here every size is tried: one that seems to be worse may only have met other work on the machine."""
-_SECONDS_A_SIZE = 0.2
+"""All sizes up to this one are tried, even after one that was slower: other work on the machine may have slowed it."""
+_SECONDS_PER_SIZE = 0.2
 _LARGEST_BATCH_BYTES = 2**26
 
 
-def best_batch(make_lanes: Callable[[int], Lanes], sampler: Sampler, shape: tuple[int, ...]) -> tuple[int, float]:
-    """The smallest size within 3 % of the best rate, and its draws a second. Takes a second or two."""
+def find_best_batch(make_lanes: Callable[[int], Lanes], sampler: Sampler, shape: tuple[int, ...]) -> tuple[int, float]:
+    """The smallest batch size within 3 % of the best rate, and its draws per second. This takes a second or two."""
     dimensions = int(np.prod(shape))
     sampler.load(0, np.full(shape, 0.5, np.float32), 0.0, 0.25)
     rates: dict[int, float] = {}
     for size in (size for size in SIZES if size == 1 or 4 * size * dimensions <= _LARGEST_BATCH_BYTES):
         lanes = make_lanes(size)
         try:
-            rates[size] = _draws_a_second(lanes, sampler)
+            rates[size] = _measure_rate(lanes, sampler)
         finally:
             lanes.close()
         worse = size >= ENOUGH and rates[size] < 0.9 * max(rates.values())
-        if worse or 2 * size / rates[size] > 1:  # or the next size would take a second a batch
+        if worse or 2 * size / rates[size] > 1:  # or a batch of the next size would take a second
             break
     best = next(size for size, rate in rates.items() if rate >= 0.97 * max(rates.values()))
     return best, rates[best]
 
 
-def _draws_a_second(lanes: Lanes, sampler: Sampler) -> float:
+def _measure_rate(lanes: Lanes, sampler: Sampler) -> float:
     request = [Request(0, 0, Phase.PREDICTION, 0, lanes.batch)]
 
     def one_round() -> None:
@@ -45,7 +45,7 @@ def _draws_a_second(lanes: Lanes, sampler: Sampler) -> float:
 
     one_round()
     rounds, start = 0, time.perf_counter()
-    while (elapsed := time.perf_counter() - start) < _SECONDS_A_SIZE:
+    while (elapsed := time.perf_counter() - start) < _SECONDS_PER_SIZE:
         one_round()
         rounds += 1
     return rounds * 2 * lanes.lane_count * lanes.batch / elapsed

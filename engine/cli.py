@@ -40,9 +40,11 @@ from ars.output import open_output, refuse_inputs
 quiet_option = click.option("--quiet", is_flag=True, help="No progress and no advice.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 on_error_option = click.option(
-    "--on-error", type=click.Choice(["fail", "skip"]), default="fail", show_default=True, help="Bad inputs."
+    "--on-error", type=click.Choice(["fail", "skip"]), default="fail", show_default=True, help="At a bad input."
 )
-alpha_option = click.option("--alpha", type=float, default=0.001, show_default=True, help="Allowed share of errors.")
+alpha_option = click.option(
+    "--alpha", type=float, default=0.001, show_default=True, help="Allowed probability of an error."
+)
 
 
 @click.group(cls=Group)
@@ -214,9 +216,9 @@ def inspect(file: Path, as_json: bool) -> None:
 def devices(engine: Path | None) -> None:
     """List what can run here; for what cannot, say why and what to install."""
     for item in take_inventory():
-        click.echo(f"{item.name:<12} {'ready' if item.ready else 'missing':<8} {item.details}")
+        click.echo(f"{item.name:<15} {'ready' if item.ready else 'missing':<8} {item.details}")
     for item in find_devices_for(engine) if engine else ():
-        click.echo(f"{item.name:<12} {'fits' if item.ready else 'refuses':<8} {item.details}")
+        click.echo(f"{item.name:<15} {'fits' if item.ready else 'refuses':<8} {item.details}")
 
 
 @main.command()
@@ -225,7 +227,7 @@ def selftest(device: str) -> None:
     """Check that a device computes noise, votes, a model and a certificate as it must."""
     failed = 0
     for check in run_checks(device):
-        click.echo(f"{device:<8} {check.name:<24} {'ok' if check.passed else 'FAILED':<7} {check.said}")
+        click.echo(f"{device:<8} {check.name:<28} {'ok' if check.passed else 'FAILED':<7} {check.said}")
         failed += not check.passed
     if failed:
         raise RunError(f"{device} failed {failed} checks; do not certify with it")

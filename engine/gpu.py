@@ -1,6 +1,6 @@
 """GPUs through pycuda: contexts, streams, memory, and the launches of the project's kernels (engine/native/kernels.cu).
 
-This is the one file that talks to pycuda. It has not been seen on hardware yet: docs/gpu.md says what has been tested.
+This is the only file that calls pycuda. It has not run on real hardware yet; docs/gpu.md says what has been tested.
 """
 
 from collections.abc import Iterator
@@ -12,20 +12,20 @@ from typing import Any, TypeVar
 from numpy.typing import DTypeLike, NDArray
 
 from ars.engine import _native
-from ars.errors import ArgumentError, DeviceError, MissingPackage, OutOfMemory
+from ars.errors import ArgumentError, DeviceError, MissingPackage, OutOfMemory, one_line
 
 try:
     import pycuda.driver as driver
 except ModuleNotFoundError as error:
     raise MissingPackage("pycuda", "gpu") from error
-except ImportError as error:  # it is there, but the driver's own library is not
+except ImportError as error:  # pycuda is installed, but the driver's library is not
     raise DeviceError(f"no NVIDIA driver is installed ({error}); install one, or use --device cpu") from error
 
 __all__ = ["PYCUDA", "Gpu", "GpuFacts", "Workspace", "list_gpus"]
 
 T = TypeVar("T")
 
-# Every name of pycuda that the project uses. tests/simulated_gpu/ stands in for exactly these.
+# Every name of pycuda that the project uses. tests/simulated_gpu/ implements exactly these.
 PYCUDA = {
     "pycuda.compiler": ("compile",),
     "pycuda.driver": (
@@ -66,25 +66,25 @@ PYCUDA = {
     ),
 }
 
-# The kernels and their parameters, in the letters of Python's struct module.
+# The kernels, and the types of their parameters in the letters of Python's struct module.
 _FORMS = {"fill_noisy": "PPiqPPqIQ", "fill_lattice": "PPiqPPPPfqIQ", "count_votes": "PiPiqP"}
 _KERNELS = {f"{name}_{dtype}": form for name, form in _FORMS.items() for dtype in ("float32", "float16")}
 
-# CU_STREAM_NON_BLOCKING: a stream that does not wait for other libraries' work on the default stream.
+# CU_STREAM_NON_BLOCKING: the stream does not wait for the work of other libraries on the default stream.
 _NON_BLOCKING = 1
 
 
 @dataclass(frozen=True)
 class GpuFacts:
-    """What a GPU is, for the user."""
+    """The facts about a GPU that users see."""
 
     name: str
-    """As --device takes it."""
+    """The name that `--device` takes."""
     model: str
     compute_capability: tuple[int, int]
     memory: int
     driver: str
-    """The newest CUDA that the driver can run."""
+    """The newest version of CUDA that the driver supports."""
 
 
 def list_gpus() -> list[GpuFacts]:
@@ -102,24 +102,20 @@ def list_gpus() -> list[GpuFacts]:
 
 @contextmanager
 def _errors(name: str) -> Iterator[None]:
-    """CUDA's errors in the project's words."""
+    """Turns the errors of CUDA into the project's own."""
     try:
         yield
     except driver.MemoryError as error:
-        raise OutOfMemory(f"{name} has not enough memory left ({_one_line(error)}); use a smaller --batch") from error
+        raise OutOfMemory(f"{name} has not enough memory left ({one_line(error)}); use a smaller --batch") from error
     except driver.Error as error:
         fix = "what is certified is kept: check it with nvidia-smi, and run the same command again"
-        raise DeviceError(f"{name} does not work, or was lost ({_one_line(error)}); {fix}") from error
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+        raise DeviceError(f"{name} does not work, or was lost ({one_line(error)}); {fix}") from error
 
 
 class Gpu:
-    """One GPU: its context, the kernels, and memory that goes back when its owner ends.
+    """One GPU, with its context and the project's kernels.
 
-    The context is the primary one, which TensorRT and ONNX Runtime use too. Any thread may use the GPU, inside
+    The context is the primary one, which TensorRT and ONNX Runtime use too. Any thread may use the GPU inside
     `current`.
     """
 
@@ -144,13 +140,13 @@ class Gpu:
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """Sends this thread's CUDA calls to this GPU."""
+        """Inside this context, the CUDA calls of the current thread go to this GPU."""
         with _errors(self.name):
             self._context.push()
             try:
                 yield
             except BaseException:
-                with suppress(driver.Error):  # the first error says more
+                with suppress(driver.Error):  # the first error says more than this one
                     self._context.pop()
                 raise
             self._context.pop()
@@ -161,7 +157,7 @@ class Gpu:
 
     @contextmanager
     def memory(self, size: int) -> Iterator[int]:
-        """So many bytes, while the GPU is current; their address."""
+        """Allocates so many bytes, and gives their address. The GPU must be current."""
         allocation = driver.mem_alloc(max(size, 1))
         try:
             yield int(allocation)
@@ -172,7 +168,7 @@ class Gpu:
         self._kernels[kernel].prepared_async_call(grid, (threads, 1, 1), stream, *parameters)
 
     def close(self) -> None:
-        """Let go of the kernels and of the context. What else was taken in it has ended before."""
+        """Release the kernels and the context. Everything else in the context must have been released before."""
         with suppress(DeviceError), self.current():
             self._kernels = {}
             self._module = None
@@ -181,10 +177,10 @@ class Gpu:
 
 
 class Workspace:
-    """A stream of a GPU, with the memory that its work uses; all of it ends together, and in order.
+    """A stream of a GPU, with the memory that its work uses. All of it is released together, and in the right order.
 
-    Its methods are for use while the GPU is current. A GPU that was lost takes nothing back; there is nothing to save
-    then, so errors of giving back are not told.
+    The GPU must be current when a method is called. Errors while memory is released are ignored: they mean that the GPU
+    was lost, and its memory with it.
     """
 
     def __init__(self, gpu: Gpu) -> None:
@@ -198,7 +194,7 @@ class Workspace:
 
     @contextmanager
     def filling(self) -> Iterator[None]:
-        """While its owner takes what it needs: all or nothing."""
+        """The owner allocates what it needs inside this context. If that fails, everything is released."""
         try:
             with self._gpu.current():
                 yield
@@ -207,15 +203,15 @@ class Workspace:
             raise
 
     def enter(self, resource: AbstractContextManager[T]) -> T:
-        """Take something that ends with the workspace."""
+        """Enter a context that ends when the workspace is closed."""
         return self._owned.enter_context(resource)
 
     def memory(self, size: int) -> int:
-        """The address of so many bytes on the GPU."""
+        """Allocate so many bytes on the GPU, and return their address."""
         return self.enter(self._gpu.memory(size))
 
     def pinned(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-        """An array in host memory that the GPU copies from and to by itself."""
+        """An array in page-locked host memory, which the GPU can copy from and to without the CPU."""
         array: NDArray[Any] = driver.pagelocked_empty(shape, dtype)
         self._owned.callback(_give_back, array.base)
         return array
@@ -227,17 +223,18 @@ class Workspace:
         driver.memcpy_dtoh_async(values, address, self.stream)
 
     def zero(self, address: int, words: int) -> None:
-        """Clear so many words of four bytes."""
+        """Set so many words of four bytes to zero."""
         driver.memset_d32_async(address, 0, words, self.stream)
 
     def wait(self) -> None:
-        """Sleep until all that was queued is done."""
+        """Sleep until everything that was queued is done."""
         self._mark.record(self.stream)
         self._mark.synchronize()
 
     @contextmanager
     def queueing(self) -> Iterator[None]:
-        """While a batch is queued and waited for: where that fails, what was queued is done before anything else."""
+        """A batch is queued and waited for inside this context. If that fails, it first waits for what was queued
+        already."""
         with self._gpu.current():
             try:
                 yield
@@ -266,7 +263,7 @@ def _give_back(allocation: Any) -> None:
 
 
 def _load_kernels(name: str) -> Any:
-    """The kernels as they were built with the package, or compiled now, where that build does not fit this GPU."""
+    """The kernels that were built with the package; or, if those do not fit this GPU, kernels compiled now."""
     folder = Path(_native.__file__).parent / "kernels"
     if (folder / "kernels.fatbin").exists():
         with suppress(driver.Error):
@@ -280,4 +277,4 @@ def _load_kernels(name: str) -> Any:
         )
     except (driver.CompileError, OSError) as error:
         fix = "install a CUDA toolkit that knows this GPU, with nvcc on the PATH"
-        raise DeviceError(f"the kernels cannot be compiled for {name} ({_one_line(error)}); {fix}") from error
+        raise DeviceError(f"the kernels cannot be compiled for {name} ({one_line(error)}); {fix}") from error

@@ -1,12 +1,12 @@
-"""What this machine can run models on and with: processors, GPUs, libraries; and for what it cannot, what to do."""
+"""What this machine can run models on, and with: the CPU, GPUs and backends. What is missing has the reason and the
+remedy."""
 
-import importlib
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from ars.distribution import install_line
-from ars.engine.backends import BACKENDS
+from ars.engine.backends import list_backends
 from ars.engine.devices import CPU, choose_devices, open_devices
 from ars.engine.samplers.host import usable_cores, usable_instructions
 from ars.errors import ArsError
@@ -16,25 +16,26 @@ __all__ = ["Item", "find_devices_for", "take_inventory"]
 
 @dataclass(frozen=True)
 class Item:
+    """A device or a backend."""
+
     name: str
     ready: bool
     details: str
-    """Its version and the like; or, if it is not ready, why, and what to do."""
+    """Its version and the like; or, if it is not ready, the reason and the remedy."""
 
 
 def take_inventory() -> Iterator[Item]:
-    """Each device and each runner."""
-    yield _host()
+    """Every device, and then every backend."""
+    yield _cpu()
     yield from _gpus()
-    for backend in BACKENDS:
+    for backend in list_backends():
         try:
-            yield Item(backend.name, True, f"version {backend.runner().version}")
+            yield Item(backend.name, True, f"version {backend.load().version}")
         except ArsError as error:
             yield Item(backend.name, False, str(error))
-    yield from _tensorrt()
 
 
-def _host() -> Item:
+def _cpu() -> Item:
     try:
         fastest, *others = usable_instructions()
     except ArsError as error:
@@ -59,24 +60,16 @@ def _gpus() -> Iterator[Item]:
         yield Item("cuda", False, "there is no GPU here; use --device cpu")
 
 
-def _tensorrt() -> Iterator[Item]:
-    for flavour, extra in (("tensorrt", "gpu"), ("tensorrt_rtx", "rtx")):
-        try:
-            yield Item(flavour, True, f"version {importlib.import_module(flavour).__version__}")
-        except ImportError:
-            yield Item(flavour, False, f"{flavour} is not installed; run `{install_line(extra)}`")
-
-
 def find_devices_for(engine: Path) -> Iterator[Item]:
-    """Whether a model loads on each GPU, or, where none would run it, on the processor."""
-    on_gpus = [item for item in _gpus() if item.ready]
-    for name in [item.name for item in on_gpus] or choose_devices(None, engine):
+    """Whether a model loads on each GPU; or, on a machine without GPUs, on the device that certify would use."""
+    gpus = [item.name for item in _gpus() if item.ready]
+    for name in gpus or choose_devices(None, engine):
         try:
             (device,) = open_devices([name], engine, "auto", None)
         except ArsError as error:
             yield Item(name, False, str(error))
             continue
-        profile = device.runner.profile
-        batches = f", batches of {profile.min_batch} to {profile.max_batch}" if profile else ""
-        yield Item(name, True, f"{device.runner.name} {device.runner.version} runs {engine}{batches}")
-        device.close()
+        with closing(device):
+            runner, profile = device.runner, device.runner.profile
+            batches = f", batches of {profile.min_batch} to {profile.max_batch}" if profile else ""
+            yield Item(name, True, f"{runner.name} {runner.version} runs {engine}{batches}")

@@ -20,6 +20,8 @@ __all__ = ["Lattice", "LatticeNoise", "choose_step"]
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 
+UNKNOWN_STEP = 2.0**-10
+"""The step where the scale is not known before the inputs are: fit for scales from 1/32 to 32."""
 IMAGE_STEP = 2.0**-8
 """The step for scales from 0.25 to 4: about that of 8-bit pixels, and exact in float16 for values up to 8."""
 _FINEST, _COARSEST = 64, 1024

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ars.engine.backends import BACKENDS
+from ars.engine.backends import list_backends
 from ars.engine.records.inputs import Inputs
 from ars.engine.smoothed import SmoothedClassifier, load
 from ars.engine.statistics.stopping import Grid, Question, Tolerance
@@ -103,7 +103,7 @@ def _gather(group: type, argument: str, *options: Callable[[Command], Command]) 
 
 
 _FAMILIES = ", ".join(FAMILIES)
-_BACKENDS = ", ".join(["auto", *(backend.name for backend in BACKENDS)])
+_BACKENDS = ", ".join(["auto", *(backend.name for backend in list_backends())])
 
 model_options = _gather(
     ModelOptions,
@@ -115,7 +115,9 @@ model_options = _gather(
     click.option("--noise", type=FILE, help="A noise generator (.onnx), or maps named mean and scale (.npz)."),
     click.option("--family", help=f"{_FAMILIES}. Default: the manifest's, or gaussian."),
     click.option("--batch", type=BatchSize(), default="auto", help="Draws in a batch. Default: the fastest, measured."),
-    click.option("--threads", type=click.IntRange(1), help="Batches at work at once. Default: the cores, or 2 a GPU."),
+    click.option(
+        "--threads", type=click.IntRange(1), help="Batches processed at once. Default: the cores, or 2 per GPU."
+    ),
     click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Repeats the noise of a run. Default: random."),
     click.option(
         "--noise-stream",

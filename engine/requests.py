@@ -1,16 +1,16 @@
-"""What the engine asks for: draws of inputs. An algorithm asks for Draws; the scheduler makes Requests of them."""
+"""Requests for draws. An algorithm asks for Draws; the scheduler turns them into Requests, which make up batches."""
 
 from enum import IntEnum
 from typing import NamedTuple
 
 __all__ = ["MAX_DRAWS", "Draws", "Phase", "Request"]
 
-# Noise stream 1 numbers an input's draws with 56 bits in each phase.
+# In each phase, noise stream 1 numbers the draws of an input with 56 bits.
 MAX_DRAWS = 2**56
 
 
 class Phase(IntEnum):
-    """What draws are for. Draws of different phases never share noise."""
+    """What a draw is for. Draws of different phases never share noise."""
 
     SELECTION = 0
     ESTIMATION = 1
@@ -18,7 +18,7 @@ class Phase(IntEnum):
 
 
 class Draws(NamedTuple):
-    """The next `number` draws of a phase, for the input that an algorithm is at work on."""
+    """The next `number` draws of a phase, for the input that an algorithm works on."""
 
     phase: Phase
     number: int
@@ -28,9 +28,9 @@ class Request(NamedTuple):
     """The draws [first_draw, first_draw + draws) of one input in one phase: the next `draws` rows of a batch."""
 
     slot: int
-    """The row of the device's tables where the input is at hand."""
+    """The sampler's slot that holds the input."""
     input_id: int
-    """The input's number in the data, below 2^32: with the seed it decides the noise."""
+    """The number of the input in its data source, below 2^32. Together with the seed it decides the noise."""
     phase: Phase
     first_draw: int
     draws: int

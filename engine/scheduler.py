@@ -1,9 +1,9 @@
-"""Runs the procedures of many inputs at once and packs their draws into full batches.
+"""The scheduler runs the procedures of many inputs at once and packs their draws into full batches.
 
-Batches are refilled as inputs finish. The input that asks for the fewest draws goes first, and of equals the oldest: it
-soon frees its slot, or asks for more. New inputs are admitted when a batch would not be full without them. A batch that
-is not full is run only when nothing can fill it and a lane is idle; at the end of a run, what is left is shared out
-among the idle lanes. No draw is made that its procedure did not ask for.
+The input that asks for the fewest draws goes first, and among equals the oldest one: it will soon free its slot, or ask
+for more. New inputs are admitted when the next batch would not be full without them. A batch that is not full runs only
+if nothing can fill it and a lane is idle; at the end of a run, the remaining draws are shared out among the idle lanes.
+No draw is made that no procedure asked for.
 """
 
 import math
@@ -39,11 +39,14 @@ class Job(Generic[Result]):
 
 @dataclass(frozen=True)
 class Finished(Generic[Result]):
+    """The result of one input, and what it cost."""
+
     input_id: int
     result: Result
     draws: int
     seconds: float
-    """The input's share of the run's wall clock: its rows' share of its batches' time, divided by the lanes."""
+    """The input's share of the run's wall-clock time: for each of its batches, the time of the batch times the input's
+    share of the rows, divided by the number of lanes."""
 
 
 def run(
@@ -52,10 +55,10 @@ def run(
     jobs: Iterator[Job[Result]],
     on_draws: Callable[[int], None] = lambda draws: None,
 ) -> Iterator[Finished[Result]]:
-    """The results of all jobs, each as soon as it is known. The sampler is this run's alone.
+    """The results of all jobs, each as soon as it is known. No other run may use the sampler.
 
-    If a job cannot be made, or its procedure fails, no further job is taken, those under way are finished, and then the
-    error is raised: what was begun is not lost.
+    If a job cannot be made, or its procedure fails, no further job is taken. The inputs that were begun are finished,
+    so that their work is not lost, and then the error is raised.
     """
     scheduler = _Scheduler(lanes, sampler, jobs)
     while scheduler.submit_batches():
@@ -68,7 +71,8 @@ def run(
 
 @dataclass
 class _Active(Generic[Result]):
-    """An input under way, and what its procedure has asked for: draws to submit, and draws whose votes are not back."""
+    """An input in progress, and what its procedure has asked for: the draws that are still to be submitted, and those
+    whose votes have not come back yet."""
 
     job: Job[Result]
     slot: int
@@ -80,7 +84,8 @@ class _Active(Generic[Result]):
     seconds: float = 0.0
 
     def advance(self) -> None:
-        """Send the procedure the votes that it asked for, and take its next wish; StopIteration holds its result."""
+        """Send the procedure the votes that it asked for, and note what it asks for next. When the procedure is done,
+        this raises StopIteration with its result."""
         try:
             wish = self.job.procedure.send(self.votes)  # type: ignore[arg-type]  # None starts a generator
         except RunError as error:
@@ -109,7 +114,8 @@ class _Scheduler(Generic[Result]):
         self._flying: set[Future[BatchVotes]] = set()
 
     def submit_batches(self) -> bool:
-        """Keep two batches a lane on their way, one at work and one waiting; whether any is."""
+        """Submit batches until there are two for each lane, one running and one waiting. Returns whether there are
+        any."""
         while len(self._flying) < 2 * self._lanes.lane_count:
             waiting, idle = self._admit(), self._lanes.lane_count - len(self._flying)
             if waiting == 0 or (waiting < self._lanes.batch and idle <= 0):
@@ -119,13 +125,13 @@ class _Scheduler(Generic[Result]):
         return bool(self._flying)
 
     def collect(self) -> Iterator[BatchVotes]:
-        """Wait for a batch, and give the votes of all that are done."""
+        """Wait until a batch is done, and yield the votes of every batch that is."""
         done, self._flying = wait(self._flying, return_when=FIRST_COMPLETED)
         for future in done:
             yield future.result()
 
     def hand_out(self, votes: BatchVotes) -> Iterator[Finished[Result]]:
-        """Give inputs their votes, and let those that have all of theirs go on."""
+        """Give each input its votes, and advance the inputs that have received all that they asked for."""
         rows = int(votes.counts.sum())
         for request, counts in zip(votes.requests, votes.counts, strict=True):
             active = self._active[request.slot]
@@ -148,7 +154,7 @@ class _Scheduler(Generic[Result]):
         self._free.append(active.slot)
 
     def _admit(self) -> int:
-        """Load inputs until a batch can be filled; how many draws wait to be submitted."""
+        """Admit inputs until a batch can be filled. Returns the number of draws that wait to be submitted."""
         waiting = sum(active.to_submit for active in self._active.values())
         while waiting < self._lanes.batch and self._jobs is not None and self._free:
             try:
@@ -167,7 +173,7 @@ class _Scheduler(Generic[Result]):
         return waiting
 
     def _fail(self, error: ArsError) -> None:
-        """Take no more jobs, and remember the first error."""
+        """Stop taking jobs, and remember the error if it is the first."""
         self._jobs = None
         self.failure = self.failure or error
 

@@ -1,8 +1,8 @@
-"""`ars-engine selftest`: whether a device computes what it must. For machines that nobody has run ARS on before."""
+"""`ars-engine selftest`: checks that a device computes the right noise, votes, logits and certificates. It is meant for
+machines that ARS has not run on before."""
 
 import hashlib
 import itertools
-import math
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ars.engine.backends import load_runner
+from ars.engine.backends import list_backends, load_runner
 from ars.engine.devices import CPU, choose_devices, open_devices
 from ars.engine.lattice import Lattice
 from ars.engine.requests import Phase, Request
-from ars.engine.samplers.host import HostSampler
+from ars.engine.samplers.host import HostSampler, usable_instructions
 from ars.engine.smoothed import load
 from ars.engine.statistics.plan import Plan
 from ars.errors import ArgumentError, ArsError
@@ -30,7 +30,7 @@ __all__ = ["Check", "run_checks"]
 
 MODEL = Path(__file__).with_name("selftest.onnx")
 _SHAPE, _BATCH = (3, 8, 8), 64
-# Odd on purpose: rows that do not start at multiples of 16 bytes, and a last block that is not full.
+# Odd on purpose: most rows do not start at a multiple of 16 bytes, and the last block of a row is not full.
 _DIMENSIONS = 1023
 _REQUESTS = [
     Request(0, 3, Phase.SELECTION, 0, 5),
@@ -42,33 +42,36 @@ _ROWS = sum(request.draws for request in _REQUESTS)
 # Noise stream 1 has no lattice. The step of noise stream 2 leaves every tenth value to its slow path.
 _STREAMS = {1: None, 2: Lattice(2.0**-12)}
 _VALUES = f"{_ROWS * _DIMENSIONS:,} values of each family and noise stream"
-# A GPU may round the sums of a network otherwise than a processor, and TensorRT, left alone, factors to 10 bits (TF32).
+# A GPU may round a network's sums differently from a CPU, and by default TensorRT rounds factors to 10 bits (TF32).
 _LOGIT_TOLERANCE, _SHARE_OF_VOTES = 0.01, 0.01
 
 
 @dataclass(frozen=True)
 class Check:
+    """The result of one check."""
+
     name: str
     passed: bool
     said: str
+    """What was compared, and how it came out."""
 
 
 def run_checks(device: str) -> Iterator[Check]:
-    """Each check, as soon as it is done."""
+    """Run all checks of a device, and yield the result of each as soon as it is known."""
     names = choose_devices(device, MODEL)
     if len(names) > 1:
         raise ArgumentError("device", device, "check one at a time")
     (name,) = names
     if name == CPU:
-        yield from _check_host()
-        yield from _check_model(name, "onnxruntime", MODEL)
-        return
-    from ars.engine.gpu import Gpu
+        yield _attempt("noise", _check_noise)
+        yield _attempt("votes", _check_votes)
+    else:
+        from ars.engine.gpu import Gpu
 
-    with closing(Gpu(int(name.removeprefix("cuda:")))) as gpu:
-        yield _attempt("noise", lambda: _noise_on(gpu))
-        yield _attempt("votes", lambda: _votes_on(gpu))
-    yield from _check_gpu_models(name)
+        with closing(Gpu(int(name.removeprefix("cuda:")))) as gpu:
+            yield _attempt("noise", lambda: _check_noise_on(gpu))
+            yield _attempt("votes", lambda: _check_votes_on(gpu))
+    yield from _check_backends(name)
 
 
 def _attempt(name: str, check: Callable[[], tuple[bool, str]]) -> Check:
@@ -79,7 +82,7 @@ def _attempt(name: str, check: Callable[[], tuple[bool, str]]) -> Check:
 
 
 def _slots() -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Centers and scales of two slots, exact in float32."""
+    """The centers and scales of two slots, all of them exact in float32."""
     steps = np.arange(2 * _DIMENSIONS, dtype=np.float32).reshape(2, -1)
     return steps / np.float32(64) - np.float32(8), steps / np.float32(512) + np.float32(1)
 
@@ -100,7 +103,8 @@ def _is_known(noise: NDArray[np.float32], family: Family, stream: int) -> bool:
 
 
 def _some_logits() -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Logits with ties and with values that are not finite, and how they vote, in whole numbers that every type has."""
+    """Logits with ties and with values that are not finite, and the votes that they give. The finite ones are small
+    whole numbers, which float16 holds exactly."""
     logits = np.random.default_rng(1).integers(-3, 4, (_ROWS, 10)).astype(np.float32)
     logits[[1, 4, 7, 11], [0, 9, 5, 3]] = np.nan, np.inf, -np.inf, np.nan
     votes = np.where(np.isfinite(logits).all(1), logits.argmax(1), 10)
@@ -110,29 +114,24 @@ def _some_logits() -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     return logits, counts
 
 
-def _check_host() -> Iterator[Check]:
-    def noise() -> tuple[bool, str]:
-        from ars.engine.samplers.host import usable_instructions
-
-        sets = usable_instructions()
-        for (name, family), stream, instructions in itertools.product(FAMILIES.items(), _STREAMS, sets):
-            if not _is_known(_host_noise(family, stream, instructions), family, stream):
-                made = f"{name} noise of noise stream {stream}, made with {instructions} instructions,"
-                return False, f"{made} does not have its known bits"
-        return True, f"{_VALUES} have their known bits, by {', '.join(sets)}"
-
-    def votes() -> tuple[bool, str]:
-        logits, expected = _some_logits()
-        host = HostSampler(2, 1, FAMILIES["gaussian"], 0)
-        for slot in range(2):
-            host.load(slot, np.zeros(1), 0, 1)
-        return np.array_equal(host.count(logits, _REQUESTS), expected), f"{_ROWS} rows, ties and NaN among them"
-
-    yield _attempt("noise", noise)
-    yield _attempt("votes", votes)
+def _check_noise() -> tuple[bool, str]:
+    sets = usable_instructions()
+    for (name, family), stream, instructions in itertools.product(FAMILIES.items(), _STREAMS, sets):
+        if not _is_known(_host_noise(family, stream, instructions), family, stream):
+            made = f"{name} noise of noise stream {stream}, made with {instructions} instructions,"
+            return False, f"{made} does not have its known bits"
+    return True, f"{_VALUES} have their known bits, by {', '.join(sets)}"
 
 
-def _noise_on(gpu: "Gpu") -> tuple[bool, str]:
+def _check_votes() -> tuple[bool, str]:
+    logits, expected = _some_logits()
+    host = HostSampler(2, 1, FAMILIES["gaussian"], 0)
+    for slot in range(2):
+        host.load(slot, np.zeros(1), 0, 1)
+    return np.array_equal(host.count(logits, _REQUESTS), expected), f"{_ROWS} rows, ties and NaN among them"
+
+
+def _check_noise_on(gpu: "Gpu") -> tuple[bool, str]:
     wrong = 0
     for (name, family), stream in itertools.product(FAMILIES.items(), _STREAMS):
         known = _host_noise(family, stream, "scalar")
@@ -141,13 +140,13 @@ def _noise_on(gpu: "Gpu") -> tuple[bool, str]:
         for dtype in ("float32", "float16"):
             with np.errstate(over="ignore"):
                 expected = known.astype(dtype)
-            found = _filled_on(gpu, family, stream, dtype)
+            found = _fill_on(gpu, family, stream, dtype)
             wrong += int((found.view(f"u{found.itemsize}") != expected.view(f"u{found.itemsize}")).sum())
     values = f"{_VALUES}, in float32 and float16"
     return wrong == 0, f"{values}, are the host's to the bit" if wrong == 0 else f"{wrong:,} of {values}, differ"
 
 
-def _filled_on(gpu: "Gpu", family: Family, stream: int, dtype: str) -> NDArray[np.floating]:
+def _fill_on(gpu: "Gpu", family: Family, stream: int, dtype: str) -> NDArray[np.floating]:
     from ars.engine.gpu import Workspace
     from ars.engine.samplers.cuda import CudaSampler
 
@@ -168,7 +167,7 @@ def _filled_on(gpu: "Gpu", family: Family, stream: int, dtype: str) -> NDArray[n
     return out
 
 
-def _votes_on(gpu: "Gpu") -> tuple[bool, str]:
+def _check_votes_on(gpu: "Gpu") -> tuple[bool, str]:
     from ars.engine.gpu import Workspace
     from ars.engine.samplers.cuda import CudaSampler
 
@@ -195,50 +194,56 @@ def _votes_on(gpu: "Gpu") -> tuple[bool, str]:
     return same, f"{_ROWS} rows in float32 and float16, ties and NaN among them, against the host"
 
 
-def _check_gpu_models(name: str) -> Iterator[Check]:
-    """The network on the GPU, by each library that can run it there."""
-    from ars.engine.runners.tensorrt import build_plan, installed_flavours
-
+def _check_backends(device: str) -> Iterator[Check]:
+    """A small network on the device, by each installed backend that can run it there."""
+    backends = [backend for backend in list_backends() if backend.runs_on_device(device)]
+    checked = False
     with tempfile.TemporaryDirectory() as folder:
-        for flavour, module in installed_flavours().items():
-            plan = Path(folder) / f"{flavour}.trt"
-            try:
-                plan.write_bytes(build_plan(module, MODEL, (1, _BATCH, _BATCH)))
-            except ArsError as error:
-                yield Check(flavour, False, str(error))
+        for backend in backends:
+            if backend.find_problem() is not None:
                 continue
-            yield from _check_model(name, flavour, plan)
-        yield from _check_model(name, "onnxruntime-gpu", MODEL)
+            try:
+                file = MODEL if backend.reads(MODEL) else backend.load().convert(MODEL, Path(folder), _BATCH)
+            except ArsError as error:
+                checked = True
+                yield Check(backend.name, False, str(error))
+                continue
+            if file is not None:
+                checked = True
+                yield from _check_model(device, backend.name, file)
+    if not checked:
+        yield Check("model", False, f"no backend runs models on {device}; `ars-engine devices` says what to install")
 
 
-def _check_model(device: str, title: str, model: Path) -> Iterator[Check]:
-    yield _attempt(title, lambda: _logits_of(device, model))
-    yield _attempt(f"certificate, {title}", lambda: _certificate_of(device, model))
+def _check_model(device: str, backend: str, file: Path) -> Iterator[Check]:
+    yield _attempt(backend, lambda: _compare_logits(device, backend, file))
+    yield _attempt(f"certificate, {backend}", lambda: _compare_certificates(device, backend, file))
 
 
-def _logits_of(device: str, model: Path) -> tuple[bool, str]:
-    """A model's logits against those of ONNX Runtime on the processor, row by row."""
+def _compare_logits(device: str, backend: str, file: Path) -> tuple[bool, str]:
+    """Compares the logits of a batch with those of single rows on the CPU."""
     images = np.random.default_rng(2).random((_BATCH, *_SHAPE), dtype=np.float32)
-    reference = load_runner(MODEL, "onnxruntime")
+    reference = load_runner(MODEL)
     expected = np.concatenate([reference.run(images[row : row + 1]) for row in range(len(images))])
-    (opened,) = open_devices([device], model, "auto", 1)
+    (opened,) = open_devices([device], file, backend, 1)
     with closing(opened), closing(opened.make_lanes(_SHAPE, _BATCH)) as lanes:
         apart = float(np.abs(lanes.run(images) - expected).max())
     allowed = _LOGIT_TOLERANCE * float(np.abs(expected).max())
-    return apart <= allowed, f"logits at most {apart:.1e} from onnxruntime's on the processor; {allowed:.1e} is allowed"
+    said = f"logits differ by at most {apart:.1e} from {reference.name}'s on the CPU; {allowed:.1e} is allowed"
+    return apart <= allowed, said
 
 
-def _certificate_of(device: str, model: Path) -> tuple[bool, str]:
-    """Certificates of three inputs against the processor's, vote by vote."""
+def _compare_certificates(device: str, backend: str, file: Path) -> tuple[bool, str]:
+    """Compares the certificates of three inputs, vote by vote, with those that `auto` makes on the CPU."""
     images = np.random.default_rng(3).random((3, *_SHAPE), dtype=np.float32)
     plan, made = Plan(n0=100, n=2000, alpha=0.001), []
-    for file, where in ((MODEL, CPU), (model, device)):
-        with load(file, sigma=0.25, seed=0, batch=_BATCH, device=where) as classifier:
+    for model, where, by in ((MODEL, CPU, "auto"), (file, device, backend)):
+        with load(model, sigma=0.25, seed=0, batch=_BATCH, device=where, backend=by) as classifier:
             found = classifier.certify_many(enumerate(images), plan)
             made.append({one.input_id: one.result for one in found})
     expected, got = made
     classes = all(expected[i].selected == got[i].selected for i in expected)
     other = sum(int(np.abs(np.subtract(expected[i].counts, got[i].counts)).sum()) // 2 for i in expected)
-    draws = math.prod((len(expected), plan.n))
-    said = f"{other} of {draws:,} draws vote otherwise than on the processor"
+    draws = len(expected) * plan.n
+    said = f"{other} of {draws:,} draws vote otherwise than on the CPU"
     return classes and other <= _SHARE_OF_VOTES * draws, said

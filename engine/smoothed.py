@@ -22,7 +22,7 @@ from ars.engine.algorithms import Prediction, Procedure
 from ars.engine.backends import choose_backend, manifest_of
 from ars.engine.devices import CPU, Device, choose_devices, open_devices
 from ars.engine.lanes import Lanes
-from ars.engine.lattice import IMAGE_STEP, Lattice, choose_step
+from ars.engine.lattice import UNKNOWN_STEP, Lattice, choose_step
 from ars.engine.noise_maps import NoiseMaps, open_noise
 from ars.engine.samplers import Sampler
 from ars.engine.scheduler import Finished, Job
@@ -105,7 +105,7 @@ def _choose_lattice(noise_stream: int, step: float | None, noise: NoiseMaps) -> 
             raise ArgumentError("lattice_step", step, "noise stream 1 has no lattice: leave it out")
         return None
     if step is None:
-        step = IMAGE_STEP if noise.scale_hint is None else choose_step(noise.scale_hint)
+        step = UNKNOWN_STEP if noise.scale_hint is None else choose_step(noise.scale_hint)
     return Lattice(step)
 
 
@@ -138,6 +138,8 @@ class Prepared:
 
 
 class SmoothedClassifier:
+    """A classifier that answers with the class that its model gives most often under noise. `ars.load` opens one."""
+
     def __init__(
         self,
         engine: Path,

@@ -1,5 +1,5 @@
-"""One run on several devices: each has a scheduler of its own, and takes the next input when it has room for one. The
-noise is a function of seed, input and draw, so the certificates do not depend on which device made them."""
+"""One run on several devices. Each device has a scheduler of its own, which takes the next input when it has room for
+one. The noise is a function of seed, input and draw, so a certificate does not depend on the device that made it."""
 
 import dataclasses
 import queue
@@ -18,17 +18,20 @@ Result = TypeVar("Result")
 
 
 class _Stopped(Exception):
-    """Nobody waits for the results any more."""
+    """The consumer stopped iterating."""
 
 
 def run(
-    parts: Sequence[tuple[Lanes, Sampler]],
+    devices: Sequence[tuple[Lanes, Sampler]],
     jobs: Iterator[Job[Result]],
     on_draws: Callable[[int], None] = lambda draws: None,
 ) -> Iterator[Finished[Result]]:
-    """As scheduler.run, on pairs that belong together. Where one fails, the others finish what they began."""
-    if len(parts) == 1:
-        yield from scheduler.run(*parts[0], jobs, on_draws)
+    """The results of all jobs, as `scheduler.run` gives them, from the lanes and samplers of several devices.
+
+    If one device fails, the others finish the inputs that they have begun, and then the error is raised.
+    """
+    if len(devices) == 1:
+        yield from scheduler.run(*devices[0], jobs, on_draws)
         return
     news: queue.SimpleQueue[Finished[Result] | int | BaseException | None] = queue.SimpleQueue()
     taking = threading.Lock()
@@ -50,13 +53,13 @@ def run(
     def work(lanes: Lanes, sampler: Sampler) -> None:
         try:
             for finished in scheduler.run(lanes, sampler, take(), count):
-                news.put(dataclasses.replace(finished, seconds=finished.seconds / len(parts)))
+                news.put(dataclasses.replace(finished, seconds=finished.seconds / len(devices)))
             news.put(None)
         except BaseException as error:
             no_more.set()
             news.put(error)
 
-    threads = [threading.Thread(target=work, args=part, name=f"device {i}") for i, part in enumerate(parts)]
+    threads = [threading.Thread(target=work, args=pair, name=f"device {i}") for i, pair in enumerate(devices)]
     failure: BaseException | None = None
     try:
         for thread in threads:

@@ -13,7 +13,7 @@ import torch
 from onnx import TensorProto
 from torch import nn
 
-from ars.errors import ModelError
+from ars.errors import ModelError, one_line
 
 __all__ = ["MAX_BYTES", "OPSET", "opset_of", "precision_of", "read_onnx", "silence", "write_onnx"]
 
@@ -61,7 +61,7 @@ def _trace(module: nn.Module, shape: tuple[int, ...], source: Path) -> torch.exp
             problem = f"what its forward pass does depends on values of the input{where}"
             fix = "write that `if` or loop with torch.where or torch.cond, so that every input takes the same way"
         else:
-            problem, fix = f"torch.export cannot trace it ({_one_line(reason)})", "make it work with torch.export first"
+            problem, fix = f"torch.export cannot trace it ({one_line(reason)})", "make it work with torch.export first"
         raise ModelError(source, problem, fix) from error
 
 
@@ -77,7 +77,7 @@ def _conversion_error(error: BaseException, program: torch.export.ExportedProgra
             problem = f"its operator {missing[1]}{where} has no counterpart in ONNX"
             return ModelError(source, problem, "replace it in the model by operators that have one")
         reason, cause = str(cause), cause.__cause__
-    return ModelError(source, f"it cannot be converted to ONNX ({_one_line(reason)})", "change the model there")
+    return ModelError(source, f"it cannot be converted to ONNX ({one_line(reason)})", "change the model there")
 
 
 def _module_path(program: torch.export.ExportedProgram, operator: str) -> str:
@@ -110,10 +110,6 @@ def silence() -> Iterator[None]:
         yield
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())[:300]
-
-
 def read_onnx(path: Path) -> onnx.ModelProto:
     """An ONNX file that holds its own weights."""
     if not path.exists():
@@ -130,7 +126,7 @@ def read_onnx(path: Path) -> onnx.ModelProto:
     except ModelError:
         raise
     except Exception as error:  # protobuf and onnx raise many kinds
-        raise ModelError(path, f"it is not an ONNX model ({_one_line(str(error))})", "export it again") from error
+        raise ModelError(path, f"it is not an ONNX model ({one_line(error)})", "export it again") from error
     return model
 
 

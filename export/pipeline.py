@@ -11,8 +11,7 @@ from torch import nn
 from ars.data import ImageSize
 from ars.engine.backends import load_generator, load_runner
 from ars.engine.noise_maps import open_generator
-from ars.engine.runners import one_line
-from ars.errors import ArgumentError, ArsError, InputError, MissingPackage, ModelError, RunError
+from ars.errors import ArgumentError, ArsError, InputError, MissingPackage, ModelError, RunError, one_line
 from ars.export.draft import Draft
 from ars.export.examples import FEWEST, Examples, read_examples
 from ars.export.onnx_files import write_onnx

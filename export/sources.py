@@ -13,9 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from ars.engine.runners import one_line
 from ars.engine.runners.onnxruntime import OnnxRuntime
-from ars.errors import ArgumentError, ArsError, ModelError
+from ars.errors import ArgumentError, ArsError, ModelError, one_line
 from ars.export.examples import Examples
 from ars.export.onnx_files import OPSET, opset_of, precision_of, read_onnx, silence
 from ars.manifest import NoiseSettings, manifest_beside

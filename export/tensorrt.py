@@ -15,7 +15,8 @@ from typing import Any
 from ars.checks import whole_number
 from ars.data.pixels import file_sha256
 from ars.distribution import install_line
-from ars.errors import ArgumentError, InputError, MissingPackage, ModelError, RunError
+from ars.engine.runners.plans import make_log
+from ars.errors import ArgumentError, InputError, MissingPackage, ModelError, RunError, one_line
 from ars.manifest import EngineBuild, Profile
 
 __all__ = [
@@ -180,7 +181,7 @@ def build_engine(
     """The engine of an ONNX file as bytes, and how it was built."""
     check_capabilities(flavour, options.compute_capabilities)
     trt = flavour.module
-    log = _make_log(trt)
+    log = make_log(trt)
     builder = trt.Builder(log)
     # TensorRT 10 asks for what all later versions always do: that precision is the graph's.
     flag = getattr(trt.NetworkDefinitionCreationFlag, "STRONGLY_TYPED", None)
@@ -250,23 +251,8 @@ def _write_whole(path: Path, content: bytes) -> None:
     os.replace(partial, path)
 
 
-def _make_log(trt: Any) -> Any:
-    class Log(trt.ILogger):  # type: ignore[misc]  # the module comes in two flavours
-        """Keeps what TensorRT says is wrong."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.errors: list[str] = []
-
-        def log(self, severity: Any, message: str) -> None:
-            if severity in (trt.ILogger.ERROR, trt.ILogger.INTERNAL_ERROR):
-                self.errors.append(message)
-
-    return Log()
-
-
 def _make_monitor(trt: Any, on_step: OnStep) -> Any:
-    class Monitor(trt.IProgressMonitor):  # type: ignore[misc]  # as above
+    class Monitor(trt.IProgressMonitor):  # type: ignore[misc]  # the module comes in two flavours
         """Tells how far the outermost phase is. An interrupt ends the build at its next step."""
 
         def __init__(self) -> None:
@@ -302,7 +288,7 @@ def _parser_error(source: Path, parser: Any) -> ModelError:
     first, more = errors[0], f", and {len(errors) - 1} more" if len(errors) > 1 else ""
     # The description is the check that failed, as it stands in TensorRT's source: words in quotes, or just "false".
     words = re.search(r'"(.+)"', first.desc())
-    reason = _one_line(words[1] if words else first.desc())
+    reason = one_line(words[1] if words else first.desc())
     if reason == "false":
         reason = first.code().name.replace("_", " ").lower()
     if not first.node_operator():
@@ -313,18 +299,10 @@ def _parser_error(source: Path, parser: Any) -> ModelError:
 
 
 def _build_error(source: Path, flavour: Flavour, errors: list[str]) -> RunError:
-    reason = _one_line(errors[0]) if errors else "it gives no reason"
+    reason = errors[0] if errors else "it gives no reason"
     fix = "leave the engine out with --tensorrt off"
     if "workspace" in reason:
         fix = "give a larger --workspace, or leave it out"
     elif "SM75" in reason:
         fix = "build from --precision fp16 or int8, or leave 7.5 out of --compute-capability"
     return RunError(f"{source.name}: {flavour.name} {flavour.version} cannot build it ({reason}); {fix}")
-
-
-def _one_line(text: str) -> str:
-    """TensorRT's message without the place in its source that it came from."""
-    text = " ".join(text.split())
-    text = re.sub(r"\s*In \w+ at \S+?:\d+", "", text)
-    text = re.sub(r"\[\w+\.cpp:\d+: \w+\] ?", "", text)
-    return re.sub(r"^I\w+::\w+: Error Code \d+: ", "", text)

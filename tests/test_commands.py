@@ -27,7 +27,7 @@ def test_the_scripts_are_installed_and_say_their_version(script):
 def test_devices_names_the_host_and_its_instructions():
     result = CliRunner().invoke(engine, ["devices"])
     assert result.exit_code == 0
-    assert result.stdout.startswith("cpu          ready")
+    assert result.stdout.startswith("cpu             ready")
     assert "scalar" in result.stdout
 
 

@@ -1,6 +1,7 @@
 """Where a run computes: its device, its threads, and the other processes that `torchrun` started with it."""
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,15 +35,35 @@ def is_first() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
+class _Pin:
+    """The state of `fixed_threads`: how many callers are inside it, and torch's number of threads before the first."""
+
+    def __init__(self) -> None:
+        self.lock, self.callers, self.before = threading.Lock(), 0, 1
+
+
+_pin = _Pin()
+
+
 @contextmanager
 def fixed_threads(number: int) -> Iterator[None]:
-    """torch computes with so many threads. Their number decides the order of its sums, so the last bits of weights."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
+    """torch computes with so many threads inside this context.
+
+    The number of threads decides the order of torch's sums, and so the last bits of their results. It is a setting of
+    the whole process: several Python threads may be inside the context at once, and the last one to leave restores it.
+    """
+    with _pin.lock:
+        if _pin.callers == 0:
+            _pin.before = torch.get_num_threads()
+        _pin.callers += 1
+        torch.set_num_threads(number)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        with _pin.lock:
+            _pin.callers -= 1
+            if _pin.callers == 0:
+                torch.set_num_threads(_pin.before)
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""Timings of single parts: the sampler, the engine around a model, the noise generator."""
+"""Timings of single components: the sampler, the engine around a model, the noise generator."""

@@ -1,4 +1,4 @@
-"""`ars-bench overhead`: what the engine costs on top of running the model: noise, packing, votes, threads, Python."""
+"""`ars-bench overhead`: what the engine costs beyond running the model: noise, packing, votes, threads, Python."""
 
 import threading
 from collections.abc import Callable
@@ -24,7 +24,7 @@ SIGMA = 0.25
 
 
 def time_generator(model: Path, generator: Path, shape: tuple[int, ...], batch: int, n: int, rounds: int) -> Timings:
-    """Seconds to certify an input with one sigma and with maps that a generator makes for it."""
+    """The seconds to certify an input with isotropic noise, and with maps that a generator makes for it."""
     x = np.random.default_rng(0).random(shape, dtype=np.float32)
     with load(model, sigma=SIGMA, batch=batch) as isotropic, load(model, noise=generator, batch=batch) as generated:
         candidates = {ISOTROPIC: lambda: isotropic.certify(x, n=n), GENERATOR: lambda: generated.certify(x, n=n)}
@@ -32,7 +32,7 @@ def time_generator(model: Path, generator: Path, shape: tuple[int, ...], batch: 
 
 
 def time_overhead(model: Path, shape: tuple[int, ...], batch: int, threads: int, batches: int, rounds: int) -> Timings:
-    """Seconds for the same number of draws by the engine and by bare `session.run` loops on a batch that is ready."""
+    """The seconds for the same number of draws in the engine, and in bare `session.run` loops on a prepared batch."""
     draws = batches * threads * batch
     ready = np.random.default_rng(0).random((batch, *shape), dtype=np.float32)
     with load(model, sigma=SIGMA, batch=batch, threads=threads) as classifier:

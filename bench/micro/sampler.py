@@ -1,6 +1,7 @@
-"""`ars-bench sampler`: the native sampler, by both noise streams, against the ways that its users come from."""
+"""`ars-bench sampler`: the native sampler, by both noise streams, against PyTorch and numpy."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,6 +11,9 @@ from ars.engine.requests import Phase, Request
 from ars.engine.samplers.host import HostSampler
 from ars.errors import MissingPackage
 from ars.noise import GAUSSIAN
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["NUMPY", "ONE_THREAD", "STREAM_1", "TORCH", "TWO_THREADS", "time_samplers"]
 
@@ -21,28 +25,26 @@ NUMPY = "numpy, 1 thread"
 
 
 def time_samplers(dimensions: int, batch: int, rounds: int) -> Timings:
-    """Time how long each way takes to make one batch of noisy copies of one input."""
+    """The seconds that each of them takes to make one batch of noisy copies of one input."""
     rng = np.random.default_rng(0)
     x = rng.random(dimensions, dtype=np.float32)
     scale = 0.25 + rng.random(dimensions, dtype=np.float32)
     lattice = Lattice(choose_step(float(scale.min())))
     try:
         import torch
+
+        from ars.train.processes import fixed_threads
     except ImportError as error:
         raise MissingPackage("torch", "train") from error
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with fixed_threads(1):
         candidates = {
             ONE_THREAD: _ars(x, scale, batch, lattice=lattice),
             STREAM_1: _ars(x, scale, batch),
-            TORCH: _torch(x, scale, batch),
+            TORCH: _torch(torch.from_numpy(x), torch.from_numpy(scale), batch),
             NUMPY: _numpy(x, scale, batch),
             TWO_THREADS: _ars(x, scale, batch, lattice=lattice, threads=2),
         }
         return interleave(candidates, rounds)
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _ars(
@@ -54,22 +56,20 @@ def _ars(
     return lambda: host.fill(out, [Request(0, 0, Phase.ESTIMATION, 0, batch)])
 
 
-def _torch(x: np.ndarray, scale: np.ndarray, batch: int) -> Callable[[], object]:
-    """As the field's scripts have it."""
+def _torch(x: "torch.Tensor", scale: "torch.Tensor", batch: int) -> Callable[[], object]:
+    """As the scripts of the field do it."""
     import torch
 
-    image, deviation = torch.from_numpy(x), torch.from_numpy(scale)
-
     def noisy_copies() -> object:
-        copies = image.repeat((batch, 1))
-        noise = torch.randn_like(copies) * deviation
+        copies = x.repeat((batch, 1))
+        noise = torch.randn_like(copies) * scale
         return copies + noise
 
     return noisy_copies
 
 
 def _numpy(x: np.ndarray, scale: np.ndarray, batch: int) -> Callable[[], object]:
-    """As fast as numpy goes: in place, in a buffer that is there already."""
+    """As fast as numpy can do it: in place, in a buffer that exists already."""
     rng = np.random.default_rng(0)
     out = np.empty((batch, x.size), np.float32)
 

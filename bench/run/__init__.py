@@ -1,1 +1,1 @@
-"""`ars-bench run`: seconds per sample and draws a second, in the manner of hyperfine."""
+"""`ars-bench run`: measures seconds per sample and draws per second, in the manner of hyperfine."""

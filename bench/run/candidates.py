@@ -1,9 +1,9 @@
-"""What takes turns in a benchmark: the field's PyTorch loop, and the engine with each runner on each file."""
+"""What takes turns in a benchmark: the field's PyTorch loop, and the engine with each backend on each file."""
 
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,19 +13,19 @@ from numpy.typing import NDArray
 
 from ars.bench.run.model import BenchModel, BenchModelFile
 from ars.bench.run.result import LOOP
-from ars.engine.backends import BACKENDS, ENGINE_SUFFIXES, backend_named
+from ars.engine.backends import find_backends, manifest_of
 from ars.engine.devices import CPU
 from ars.engine.smoothed import SmoothedClassifier, load
 from ars.engine.statistics.plan import Plan
-from ars.errors import ArsError, RunError
+from ars.errors import ArsError, RunError, one_line
 from ars.noise import NoiseKind
 
 if TYPE_CHECKING:
     from ars.train.smoothing import SmoothedModel
 
-__all__ = ["COMPILED", "TENSORRT", "Candidate", "Work", "engine_candidates", "loop_candidates"]
+__all__ = ["COMPILED", "Candidate", "Work", "engine_candidates", "loop_candidates"]
 
-COMPILED, TENSORRT = "compiled", "tensorrt"
+COMPILED = "compiled"
 OWN, BOTH = "own", "both"
 
 Array = NDArray[np.float32]
@@ -33,20 +33,20 @@ Array = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Work:
-    """What is to be measured: the inputs, and how a sample is certified."""
+    """What every candidate has to do: the inputs, and how they are certified."""
 
     inputs: tuple[Array, ...]
-    """Real ones, or one made up where only the time of a draw is asked for."""
+    """Inputs from the data; or one of random pixels, if only the time of a draw is measured."""
     plan: Plan
     adaptive: Plan | None
     sigma: float
-    """Of the noise of a model that has none of its own."""
+    """The scale of the noise for a model that has no noise of its own."""
     noise: str
-    """With the model's own noise, isotropic noise, or both."""
+    """Which noise to measure with: the model's own, isotropic noise, or both."""
     batch: int | None
     threads: int
     device: str = CPU
-    """Where it runs: cpu, or GPUs as --device names them."""
+    """The value of `--device`."""
 
     @property
     def draws_per_sample(self) -> int:
@@ -55,6 +55,8 @@ class Work:
 
 @dataclass(frozen=True)
 class Candidate:
+    """One way to certify, ready to be timed."""
+
     name: str
     backend: str
     precision: str
@@ -63,27 +65,28 @@ class Candidate:
     batch: int
     sha256: str
     draws: int
-    """In a turn."""
+    """The draws in a turn."""
     inputs: int
     extrapolated: bool
     once: float
-    """Seconds for the noise maps of an input."""
+    """The seconds that the noise maps of an input take."""
     turn: Callable[[], object]
 
 
-# A sample that takes no longer is measured whole; of a longer one a turn takes about one second's worth of draws.
+# A sample that takes no longer than WHOLE_SECONDS is measured whole. For a longer one, a turn has as many draws as take
+# about TURN_SECONDS.
 WHOLE_SECONDS, TURN_SECONDS = 2.0, 1.0
 
 
 def _turn_draws(rate: float, sample: int, batch: int) -> int:
-    """The draws of a turn, in whole batches unless it is a whole sample."""
+    """The draws of a turn: a whole sample, or a number of full batches."""
     if sample / rate <= WHOLE_SECONDS:
         return sample
     return min(sample, max(1, math.ceil(rate * TURN_SECONDS / batch)) * batch)
 
 
 def _seconds(call: Callable[[], object], times: int = 1) -> float:
-    """The fastest of a few calls."""
+    """The seconds of the fastest of a few calls."""
     found = []
     for _ in range(times):
         start = time.perf_counter()
@@ -95,11 +98,10 @@ def _seconds(call: Callable[[], object], times: int = 1) -> float:
 def engine_candidates(
     model: BenchModel, work: Work, backends: set[str], stack: ExitStack, leave_out: Callable[[str], None]
 ) -> Iterator[Candidate]:
-    """The engine on each file of the model with each runner that reads it; with adaptive stopping too, where asked."""
+    """The engine on each file of the model with each backend that reads it, with adaptive stopping too if asked."""
     for file in model.files:
-        for backend in _runners_of(file, work.device):
-            if backend not in backends:
-                continue
+        fitting = find_backends(file.path, work.device, manifest_of(file.path))
+        for backend in (one.name for one in fitting if one.name in backends):
             for sigma in _sigmas(model, work):
                 name = f"ars {backend} {file.precision}{_without(model, sigma)}"
                 try:
@@ -112,7 +114,7 @@ def engine_candidates(
 
 
 def _sigmas(model: BenchModel, work: Work) -> list[float | None]:
-    """The scales of the isotropic noise to measure with; None is the model's own noise."""
+    """The scales of isotropic noise to measure with; None stands for the model's own noise."""
     if model.noise is None:
         return [work.sigma]
     if work.noise == OWN or model.noise == NoiseKind.ISOTROPIC:
@@ -121,20 +123,11 @@ def _sigmas(model: BenchModel, work: Work) -> list[float | None]:
 
 
 def _without(model: BenchModel, sigma: float | None) -> str:
-    """What the name of a candidate says of noise that is not the model's own."""
+    """The end of a candidate's name, if its noise is not the model's own."""
     return "" if sigma is None or model.noise is None else ", no generator"
 
 
-def _runners_of(file: BenchModelFile, device: str) -> list[str]:
-    """The runners that read a file there."""
-    if device == CPU:
-        return [backend.name for backend in BACKENDS if backend.reads(file.path)]
-    return [TENSORRT if file.path.suffix in ENGINE_SUFFIXES else "onnxruntime"]
-
-
 def _load(file: BenchModelFile, backend: str, sigma: float | None, work: Work) -> SmoothedClassifier:
-    if work.device == CPU and not backend_named(backend).installed:
-        raise backend_named(backend).missing
     threads = work.threads if work.device == CPU else None
     return load(file.path, sigma=sigma, backend=backend, batch=work.batch, threads=threads, device=work.device)
 
@@ -172,7 +165,7 @@ def _fixed(name: str, classifier: SmoothedClassifier, file: BenchModelFile, back
 def _adaptive(
     name: str, classifier: SmoothedClassifier, file: BenchModelFile, backend: str, work: Work, plan: Plan
 ) -> Candidate:
-    """Certifies all inputs in a turn: what adaptive stopping saves depends on them."""
+    """Certifies all inputs in each turn, because what adaptive stopping saves depends on them."""
 
     def turn() -> int:
         return sum(finished.draws for finished in classifier.certify_many(enumerate(work.inputs), plan))
@@ -185,13 +178,13 @@ def _adaptive(
 
 
 BATCHES = (64, 256, 1000)
-"""Batch sizes that the PyTorch path is tried with: it gets the fastest."""
+"""The batch sizes that the PyTorch loop is tried with. It is timed with the fastest of them."""
 
 
 def loop_candidates(
     model: BenchModel, work: Work, backends: set[str], leave_out: Callable[[str], None]
 ) -> Iterator[Candidate]:
-    """The field's loop on the model.pt, eager and compiled."""
+    """The field's PyTorch loop on the model.pt, eager and compiled."""
     wanted = [backend for backend in (LOOP, COMPILED) if backend in backends]
     if model.trained is None:
         if wanted:
@@ -215,12 +208,12 @@ def _loop(name: str, trained: Path, backend: str, sigma: float | None, work: Wor
         votes, maps = _prepare_loop(model, len(settings.classes), sigma, work, compiled=backend == COMPILED)
 
         def rate(batch: int) -> float:
-            votes(batch, batch)  # compiles it for this size
+            votes(batch, batch)  # the first call compiles the model for this size
             return 2 * batch / _seconds(lambda: votes(2 * batch, batch))
 
         rates = {batch: rate(batch) for batch in ((work.batch,) if work.batch else BATCHES)}
-    except Exception as error:  # torch.compile needs a C++ compiler, and fails in many ways
-        raise RunError(" ".join(str(error).split())[:200]) from error
+    except Exception as error:  # torch.compile needs a C++ compiler, and can fail in many ways
+        raise RunError(one_line(error)) from error
     batch = max(rates, key=lambda batch: rates[batch])
     sample = work.draws_per_sample
     draws = _turn_draws(rates[batch], sample, batch)
@@ -243,12 +236,13 @@ def _loop(name: str, trained: Path, backend: str, sigma: float | None, work: Wor
 def _prepare_loop(
     model: "SmoothedModel", classes: int, sigma: float | None, work: Work, *, compiled: bool
 ) -> tuple[Callable[[int, int], object], Callable[[], object]]:
-    """Functions that take n draws in batches of a size, and that make the noise maps."""
+    """Two functions: one makes n draws in batches of a given size, the other makes the noise maps of the input."""
     import torch
 
     from ars.bench.pytorch_path import sample_votes
+    from ars.train.processes import fixed_threads
 
-    x = torch.from_numpy(work.inputs[0]).to(work.device.partition(",")[0])  # the field's loop has one GPU
+    x = torch.from_numpy(work.inputs[0]).to(work.device.partition(",")[0])  # the field's loop uses one GPU
     model = model.to(x.device)
     classifier = torch.compile(model.classifier, dynamic=False) if compiled else model.classifier
 
@@ -260,20 +254,7 @@ def _prepare_loop(
         return mean[0], scale[0]
 
     def votes(n: int, batch: int) -> object:
-        with _threads(work.threads):
+        with fixed_threads(work.threads):
             return sample_votes(classifier, classes, x, *maps(), n, batch)
 
     return votes, maps
-
-
-@contextmanager
-def _threads(number: int) -> Iterator[None]:
-    """torch with so many threads, and with as many as before after that: it is a setting of the whole process."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

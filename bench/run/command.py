@@ -7,12 +7,12 @@ from pathlib import Path
 import click
 
 from ars.command_line import Command
-from ars.engine.backends import BACKENDS
+from ars.engine.backends import list_backends
 from ars.engine.statistics.plan import Plan
 from ars.output import is_stdout, open_output, refuse_inputs, refuse_shared
 
 PATH = click.Path(path_type=Path)
-NAMES = ("loop", "compiled", *(backend.name for backend in BACKENDS), "tensorrt")
+NAMES = ("loop", "compiled", *(backend.name for backend in list_backends()))
 
 
 @click.command(cls=Command)

@@ -1,4 +1,4 @@
-"""The machine that a benchmark ran on, for its file."""
+"""Describes the machine that a benchmark runs on."""
 
 import importlib.metadata
 import os
@@ -8,24 +8,14 @@ import subprocess
 from pathlib import Path
 
 from ars.distribution import VERSION
+from ars.engine.backends import list_backends
 from ars.engine.samplers.host import usable_cores, usable_instructions
 
 __all__ = ["describe_machine"]
 
-_PACKAGES = (
-    "numpy",
-    "torch",
-    "onnxruntime",
-    "onnxruntime-gpu",
-    "openvino",
-    "tensorrt",
-    "tensorrt_rtx",
-    "pycuda",
-)
-
 
 def describe_machine() -> dict[str, str | int | float]:
-    """Processor, cores, GPU, system, versions, and how busy the machine was at the start."""
+    """The processor, cores, GPU, operating system and versions, and how busy the machine was at the start."""
     facts: dict[str, str | int | float] = {
         "cpu": _processor(),
         "cores": usable_cores(),
@@ -36,7 +26,7 @@ def describe_machine() -> dict[str, str | int | float]:
         "python": platform.python_version(),
         "ars": VERSION,
     }
-    for package in _PACKAGES:
+    for package in ("numpy", "pycuda", *(backend.package for backend in list_backends())):
         try:
             facts[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""A benchmark as a file: JSON with every raw time, CSV, a Markdown table, or a page."""
+"""Writes a benchmark as JSON with every raw time, as CSV, as a Markdown table, or as an HTML page."""
 
 import csv
 import io
@@ -13,7 +13,7 @@ HEADS = ("what", "s/sample", "± deviation", "lowest", "highest", "draws/s", "dr
 
 
 def cells(result: BenchResult) -> list[tuple[str, ...]]:
-    """The rows of the table, the fastest last; a star marks what was extrapolated from a measured rate."""
+    """The rows of the table, the fastest last. A star marks seconds that were extrapolated from a measured rate."""
     rows = []
     for one in result.slowest_first():
         values = one.seconds_per_sample
@@ -25,7 +25,7 @@ def cells(result: BenchResult) -> list[tuple[str, ...]]:
 
 
 def _three(value: float) -> str:
-    """Three digits that count."""
+    """Three significant digits."""
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
@@ -52,7 +52,7 @@ def _markdown(result: BenchResult) -> str:
 
 
 def footnote(result: BenchResult) -> str:
-    """What the figures are of."""
+    """The line below the table: what was measured, and on what."""
     machine = result.environment
     what = f"{result.network}; a sample is {result.n0:,} + {result.n:,} draws; {result.rounds} rounds"
     star = "; * extrapolated from a measured rate" if any(one.extrapolated for one in result.measurements) else ""

@@ -1,4 +1,4 @@
-"""A benchmark from start to end: open the model, get its candidates ready, let them take turns."""
+"""A benchmark from start to end: opens the model, prepares the candidates, and lets them take turns."""
 
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from ars.bench.run.candidates import COMPILED, TENSORRT, Candidate, Work, engine_candidates, loop_candidates
+from ars.bench.run.candidates import COMPILED, Candidate, Work, engine_candidates, loop_candidates
 from ars.bench.run.environment import describe_machine
 from ars.bench.run.model import BenchModel, open_bench_model
 from ars.bench.run.result import LOOP, BenchResult, Measurement
 from ars.bench.timing import interleave
 from ars.data import ImageSize, open_data
-from ars.engine.backends import BACKENDS
+from ars.engine.backends import list_backends
 from ars.engine.devices import choose_devices, open_devices
 from ars.engine.noise_maps import Isotropic
 from ars.engine.statistics.plan import Plan
@@ -25,13 +25,13 @@ __all__ = ["Wanted", "measure"]
 
 @dataclass(frozen=True)
 class Wanted:
-    """The backends and precisions to measure; none means all."""
+    """The backends and precisions to measure; an empty tuple means all."""
 
     backends: tuple[str, ...] = ()
     precisions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        known = [LOOP, COMPILED, TENSORRT, *(backend.name for backend in BACKENDS)]
+        known = [LOOP, COMPILED, *(backend.name for backend in list_backends())]
         for what, given, names in (("backend", self.backends, known), ("precision", self.precisions, PRECISIONS)):
             for name in given:
                 if name not in names:
@@ -39,11 +39,11 @@ class Wanted:
 
     @property
     def backend_names(self) -> set[str]:
-        """By default all but PyTorch inside the engine, which is there to check other runners."""
-        return set(self.backends) or {LOOP, COMPILED, TENSORRT, *(backend.name for backend in BACKENDS)} - {"torch"}
+        """By default all except torch, which is there to check the other backends, not to be fast."""
+        return set(self.backends) or {LOOP, COMPILED, *(backend.name for backend in list_backends())} - {"torch"}
 
     def files_of(self, model: BenchModel, engine: str) -> BenchModel:
-        """The model with only these files; `engine` is how the user named it."""
+        """The model with only the files of these precisions. `engine` is the name that the user gave."""
         known = {file.precision for file in model.files} | ({"fp32"} if model.trained else set())
         for precision in self.precisions:
             if precision not in known:
@@ -68,8 +68,8 @@ def measure(
     threads: int,
     device: str,
 ) -> BenchResult:
-    """The times of all candidates. `folder` is for files that are made on the way."""
-    # Refuse here, once, what each candidate would be left out for.
+    """Time all candidates. Files that have to be made first go to `folder`."""
+    # An error here ends the benchmark, instead of leaving out each candidate for the same reason.
     Isotropic(sigma)
     choose_devices(device, Path(engine))
     model = wanted.files_of(open_bench_model(engine, folder), engine)
@@ -92,7 +92,7 @@ def measure(
 
 
 def _inputs(model: BenchModel, data: str | None, number: int) -> tuple[np.typing.NDArray[np.float32], ...]:
-    """So many inputs of the data, spread evenly, in the model's number of channels; or one of random pixels."""
+    """So many inputs, spread evenly over the data, with the model's number of channels; or one of random pixels."""
     path = model.files[0].path if model.files else model.trained
     if path is None:
         raise ModelError(model.name, "it has no file that can be measured", "export it again")

@@ -1,4 +1,4 @@
-"""The model that is measured: its files in each precision, and the model.pt that they came from."""
+"""The model that is measured: its files in each precision, and the model.pt that they were exported from."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,18 +21,19 @@ class BenchModelFile:
 class BenchModel:
     name: str
     files: tuple[BenchModelFile, ...]
-    """Classifiers and engines, in each precision that is there."""
+    """Its classifiers and engines, in every precision that it has."""
     trained: Path | None
-    """The model.pt, for the PyTorch path."""
+    """The model.pt, which the PyTorch loop runs."""
     noise: str | None
-    """The kind of its own noise; None where it has none, so that a sigma must be given."""
+    """The kind of its own noise; None if it has none, so that a sigma must be given."""
     sigma0: float | None = None
     """The scale that its noise aims at."""
 
 
 def open_bench_model(engine: str, folder: Path) -> BenchModel:
-    """A model by one of its files (.onnx, .trt, .pt, or the manifest .json), with those beside it; or by the name of an
-    architecture, which is made in `folder` with random weights: what a draw costs does not depend on them."""
+    """Open a model by the name of one of its files (.onnx, .trt, .pt, or the manifest .json), together with the files
+    beside it. The name of an architecture makes a model with random weights in `folder`: the cost of a draw does not
+    depend on the weights."""
     path = Path(engine)
     if path.suffix == "" and not path.is_file():
         return _make(engine, folder)
@@ -68,7 +69,7 @@ def _of_manifest(name: str, manifest: Manifest, folder: Path) -> BenchModel:
     return BenchModel(name, files, manifest.file("trained", folder), noise.kind.value, noise.sigma0)
 
 
-# Of an input, by the beginning of the architecture's name.
+# The shape of an input, by the beginning of the architecture's name.
 _SHAPES = {"cnn": (1, 28, 28), "resnet50": (3, 224, 224), "resnet": (3, 32, 32), "timm:": (3, 224, 224)}
 
 

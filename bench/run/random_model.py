@@ -1,5 +1,4 @@
-"""A model of an architecture with random weights, exported as its users would: what a draw costs is known without
-training it."""
+"""Makes a model with random weights and exports it as users do, so that draws can be timed without training."""
 
 from pathlib import Path
 
@@ -22,7 +21,7 @@ SIGMA = 0.25
 
 
 def export_random(arch: str, shape: tuple[int, ...], folder: Path) -> Path:
-    """The manifest of the model, made in the folder: its noise is a generator's, its precisions are FP32 and INT8."""
+    """Make a model with a noise generator in the folder, in FP32 and INT8, and return the path of its manifest."""
     classes = tuple(str(number) for number in range(1000 if shape[-1] > 100 else 10))
     channels = shape[0]
     settings = ModelSettings(
@@ -35,7 +34,7 @@ def export_random(arch: str, shape: tuple[int, ...], folder: Path) -> Path:
     examples = Images(torch.rand((64, *shape), generator=generator), torch.zeros(64, dtype=torch.int64))
     trained = folder / f"{arch.replace(':', '-')}.pt"
     write_model_file(trained, settings, model.eval(), {"weights": "random"}, examples)
-    # The weights have learned nothing, so the precisions need not agree on the top class.
+    # With random weights, the two precisions need not agree on the top class.
     plan = ExportPlan(("fp32", "int8"), "auto", BuildOptions(Profile(1, 256, 1024)), None, 0.0, ImageSize(), ())
     with ExportProgress(quiet=True) as progress:
         export_model(trained, None, OwnModel(), plan, progress)

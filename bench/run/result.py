@@ -1,4 +1,4 @@
-"""What a benchmark found: every raw time, and the seconds per sample that follow from them."""
+"""The result of a benchmark: every raw time, and the seconds per sample that follow from them."""
 
 import dataclasses
 import json
@@ -20,7 +20,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Measurement:
-    """One candidate: what it was, and what its turns took. A turn is a call of it, in each round."""
+    """One candidate, and the times of its turns. It has one turn in each round."""
 
     name: str
     backend: str
@@ -31,22 +31,22 @@ class Measurement:
     batch: int
     threads: int
     sha256: str
-    """Of the model file."""
+    """The hash of the model file."""
     extrapolated: bool
-    """Whether a turn had fewer draws than a sample, so that seconds per sample follow from its rate."""
+    """Whether a turn had fewer draws than a sample, so that the seconds per sample are computed from the rate."""
     draws: int
-    """In a turn."""
+    """The draws in a turn."""
     inputs: int
-    """Certified in a turn; 1 where the draws are of one input."""
+    """The inputs that are certified in a turn; 1 if all draws are of one input."""
     draws_per_sample: float
     once: float
-    """Seconds that come once an input, however many draws it has: the noise maps."""
+    """The seconds that each input takes however many draws it has: those of its noise maps."""
     seconds: tuple[float, ...]
-    """Of a turn, in each round."""
+    """The seconds of the turn, in each round."""
 
     @property
     def seconds_per_sample(self) -> tuple[float, ...]:
-        """By round."""
+        """The seconds per sample, in each round."""
         if not self.extrapolated:
             return tuple(seconds / self.inputs for seconds in self.seconds)
         return tuple(self.once + max(0.0, s - self.once) * self.draws_per_sample / self.draws for s in self.seconds)
@@ -64,7 +64,7 @@ class BenchResult:
     rounds: int
     measurements: tuple[Measurement, ...]
     left_out: tuple[str, ...]
-    """What could not be measured, and why: a sentence each."""
+    """What could not be measured, and why, in one sentence each."""
     environment: dict[str, str | int | float]
     format: int = FORMAT
 
@@ -75,8 +75,8 @@ class BenchResult:
 
     @cached_property
     def fastest(self) -> Measurement:
-        """The one that no other beats within the rounds, by the median; or, where they beat each other in a circle, the
-        one that is beaten by the least."""
+        """The candidate that no other beats, by the median over rounds of the ratio of their times. If each is beaten
+        by some other, it is the one that is beaten by the least."""
 
         def worst(one: Measurement) -> float:
             others = (other for other in self.measurements if other is not one)
@@ -86,7 +86,8 @@ class BenchResult:
 
     @property
     def baseline(self) -> Measurement:
-        """What the others are compared with: the field's loop, or else the slowest."""
+        """What the others are compared with: the field's PyTorch loop, or the slowest candidate if the loop is left
+        out."""
         loop = next((one for one in self.measurements if one.backend == LOOP), None)
         return loop or self.slowest_first()[0]
 
@@ -95,7 +96,7 @@ class BenchResult:
         return [*(one for one, _ in reversed(self.ratios())), self.fastest]
 
     def speed_up(self, one: Measurement) -> Ratio:
-        """How many times as fast as the baseline a candidate is."""
+        """How many times as fast as the baseline the candidate is."""
         return self.timings.ratio(one.name, self.baseline.name)
 
     def ratios(self) -> list[tuple[Measurement, Ratio]]:
@@ -105,7 +106,7 @@ class BenchResult:
         return sorted(ratios, key=lambda pair: pair[1].median)
 
     def as_json(self) -> str:
-        """All of it, and what follows from the raw times."""
+        """The whole result, with the numbers that follow from the raw times."""
         content = dataclasses.asdict(self)
         for stored, one in zip(content["measurements"], self.measurements, strict=True):
             per_sample = one.seconds_per_sample
@@ -122,5 +123,5 @@ class BenchResult:
 
 
 def deviation(values: Sequence[float]) -> float:
-    """The sample's standard deviation."""
+    """The sample standard deviation."""
     return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0

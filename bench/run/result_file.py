@@ -1,5 +1,5 @@
-"""A benchmark, read back from the file that `--export-json` wrote. All of it is checked here, so that nothing that
-shows it fails later."""
+"""Reads a benchmark back from the file that `--export-json` wrote. Every value is checked here, so that a damaged file
+fails when it is read, and not later, when it is shown."""
 
 import json
 from collections.abc import Callable
@@ -11,12 +11,48 @@ from ars.errors import FileError
 
 __all__ = ["read_result"]
 
-# Far beyond anything that was ever measured, and safe to calculate with.
-LONGEST, MOST = 1e9, 2**53
+Fits = Callable[[Any], bool]
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and 1 <= value <= 2**53
+
+
+def _is_between(least: float, most: float) -> Fits:
+    return lambda value: isinstance(value, int | float) and least <= value <= most  # NaN is not
+
+
+def _is_list_of(fits: Fits) -> Fits:
+    return lambda values: isinstance(values, list) and all(map(fits, values))
+
+
+# What each value must be. The limits are far beyond anything that can be measured, and safe to calculate with.
+_RESULT: dict[str, Fits] = {
+    "format": lambda value: value == FORMAT,
+    "network": _is_text,
+    "n0": _is_count,
+    "n": _is_count,
+    "rounds": _is_count,
+    "measurements": lambda values: isinstance(values, list) and bool(values),
+    "left_out": _is_list_of(_is_text),
+    "environment": lambda facts: isinstance(facts, dict) and {"cpu", "cores"} <= facts.keys(),
+}
+_MEASUREMENT: dict[str, Fits] = {
+    **dict.fromkeys(("name", "backend", "precision", "stopping", "noise", "sha256"), _is_text),
+    **dict.fromkeys(("batch", "threads", "draws", "inputs"), _is_count),
+    "extrapolated": lambda value: isinstance(value, bool),
+    "draws_per_sample": _is_between(1e-9, 2**53),
+    "once": _is_between(0, 1e9),
+    "seconds": _is_list_of(_is_between(1e-9, 1e9)),
+}
 
 
 def read_result(path: Path) -> BenchResult:
-    """The result in a file that `--export-json` wrote."""
+    """The benchmark in a file. Raises a FileError if the file holds none, or is damaged."""
     fix = "give a file that `ars-bench run --export-json` wrote"
     try:
         return _result(json.loads(path.read_text()))
@@ -27,69 +63,27 @@ def read_result(path: Path) -> BenchResult:
 
 
 def _result(content: object) -> BenchResult:
-    found = _value(content, "format", lambda value: True)
-    if found != FORMAT:
-        raise ValueError(f"its format is {found}, and this version reads {FORMAT}")
-    environment = _value(content, "environment", lambda value: isinstance(value, dict))
-    for name in ("cpu", "cores"):
-        _value(environment, name, lambda value: isinstance(value, str | int))
-    rounds = _value(content, "rounds", _is_count)
-    measurements = _value(content, "measurements", lambda value: isinstance(value, list) and bool(value))
-    result = BenchResult(
-        network=_value(content, "network", _is_word),
-        n0=_value(content, "n0", _is_count),
-        n=_value(content, "n", _is_count),
-        rounds=rounds,
-        measurements=tuple(_measurement(one, rounds) for one in measurements),
-        left_out=tuple(_value(content, "left_out", _are_words)),
-        environment=environment,
-    )
-    if len({one.name for one in result.measurements}) < len(result.measurements):
+    if isinstance(content, dict) and content.get("format", FORMAT) != FORMAT:
+        raise ValueError(f"its format is {content['format']}, and this version reads {FORMAT}")
+    values = _checked(content, _RESULT)
+    measurements = [_checked(one, _MEASUREMENT) for one in values["measurements"]]
+    if len({one["name"] for one in measurements}) < len(measurements):
         raise ValueError("two of its measurements have one name")
-    return result
+    for one in measurements:
+        if len(one["seconds"]) != values["rounds"]:
+            raise ValueError(f"{one['name']} has {len(one['seconds'])} times for {values['rounds']} rounds")
+    values["measurements"] = tuple(Measurement(**one | {"seconds": tuple(one["seconds"])}) for one in measurements)
+    values["left_out"] = tuple(values["left_out"])
+    return BenchResult(**values)
 
 
-def _measurement(content: object, rounds: int) -> Measurement:
-    words = ("name", "backend", "precision", "stopping", "noise", "sha256")
-    counts = ("batch", "threads", "draws", "inputs")
-    return Measurement(
-        **{name: _value(content, name, _is_word) for name in words},
-        **{name: _value(content, name, _is_count) for name in counts},
-        extrapolated=_value(content, "extrapolated", lambda value: isinstance(value, bool)),
-        draws_per_sample=_value(content, "draws_per_sample", lambda value: _is_number(value, MOST) and value > 0),
-        once=_value(content, "once", lambda value: _is_number(value, LONGEST)),
-        seconds=tuple(_value(content, "seconds", lambda value: _are_seconds(value, rounds))),
-    )
-
-
-def _value(content: object, name: str, fits: Callable[[Any], bool]) -> Any:
-    if not isinstance(content, dict) or name not in content:
-        raise ValueError(f"{name} is missing")
-    if not fits(content[name]):
-        raise ValueError(f"{name} is {str(content[name])[:60]!r}")
-    return content[name]
-
-
-def _is_word(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _are_words(values: object) -> bool:
-    return isinstance(values, list) and all(map(_is_word, values))
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and 1 <= value <= MOST
-
-
-def _is_number(value: object, most: float) -> bool:
-    return isinstance(value, int | float) and 0 <= value <= most  # NaN is not
-
-
-def _are_seconds(values: object, rounds: int) -> bool:
-    """One for each round."""
-    return (
-        isinstance(values, list)
-        and len(values) == rounds
-        and all(_is_number(value, LONGEST) and value >= 1 / LONGEST for value in values)
-    )
+def _checked(content: object, conditions: dict[str, Fits]) -> dict[str, Any]:
+    """The values that have a condition, each of which meets it."""
+    if not isinstance(content, dict):
+        raise ValueError("an object is missing")
+    for name, fits in conditions.items():
+        if name not in content:
+            raise ValueError(f"{name} is missing")
+        if not fits(content[name]):
+            raise ValueError(f"{name} is {str(content[name])[:60]!r}")
+    return {name: content[name] for name in conditions}

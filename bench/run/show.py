@@ -1,4 +1,4 @@
-"""A benchmark on the terminal: the table, how fast the fastest is against each other one, and advice."""
+"""Shows a benchmark on the terminal: the table, the fastest candidate against each of the others, and advice."""
 
 import click
 from rich.console import Console
@@ -11,8 +11,10 @@ __all__ = ["show"]
 
 
 def show(result: BenchResult, *, to_stderr: bool = False) -> None:
-    """Figures go to stdout, or, where that is an export's, to stderr like advice; the last lines say how fast the
-    fastest is."""
+    """Print the table, and how many times as fast the fastest candidate is as each of the others.
+
+    Advice goes to stderr. So does everything else if an export is written to stdout.
+    """
     for reason in result.left_out:
         click.echo(reason, err=True)
     table = Table(title=f"{result.network}: seconds per sample", title_justify="left")
@@ -20,7 +22,7 @@ def show(result: BenchResult, *, to_stderr: bool = False) -> None:
         table.add_column(head, justify="right" if number else "left", no_wrap=True)
     for row in cells(result):
         table.add_row(*row)
-    # Wide enough for any table, which takes only its own width: nothing is cut. Names are no markup.
+    # A table takes only the width that it needs, so with this limit nothing is cut off. Names are not parsed as markup.
     Console(stderr=to_stderr, width=10_000, markup=False, emoji=False).print(table)
     click.echo(footnote(result), err=to_stderr)
     if result.timings.noisy:

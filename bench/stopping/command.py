@@ -10,7 +10,9 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from ars.bench.stopping.rules import ORDERS, RULES, Outcome, Saving, compare, replay, votes_of_run
+from ars.bench.stopping.replay import ORDERS, Outcome, reorder_votes, replay
+from ars.bench.stopping.rules import RULES
+from ars.bench.stopping.saving import Saving, measure_saving
 from ars.command_line import Command
 from ars.engine.records.record import Record
 from ars.engine.records.settings import RunSettings, differences
@@ -28,13 +30,15 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--n", type=click.IntRange(1, MAX_N), help="The budget of the rules. Default: the fixed run's n.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def stopping(fixed: Path, adaptive: Path | None, n: int | None, as_json: bool) -> None:
-    """Compare adaptive stopping with fixed n, and with two published rules, at the radii that were asked for.
+    """Compare adaptive stopping with fixed n, and with two published rules, at the radii of its question.
 
-    FIXED is a run store of `ars-engine certify`, and ADAPTIVE one of the same command with `--stopping adaptive`: what
-    the second saved and lost is measured, input by input, at its radii (or the field's grid). FIXED may leave out
-    inputs whose selected class is wrong, which nobody certifies. The rules are compared on the votes of FIXED in
-    simulated orders, each with the most hope that loses at most 0.5 points of certified accuracy, and ours first as it
-    is; where --n asks for more draws than FIXED has, the others are simulated from its shares, and it is said.
+    FIXED is a run store of `ars-engine certify`. ADAPTIVE is one of the same command with `--stopping adaptive`; what
+    it saved and lost is measured at its radii (or at 0, 0.25, ..., 3.5). FIXED may lack inputs whose selected class is
+    wrong, which no run certifies as their own class.
+
+    The rules are compared on the votes of FIXED in simulated orders: ours as it is, and then each rule with the largest
+    hope that loses at most 0.5 points of certified accuracy. If --n is more than the draws of FIXED, the missing draws
+    are simulated from the shares of its votes, and the output says so.
     """
     settings, whole = _read(fixed, "fixed")
     drawn = settings.plan.n
@@ -45,9 +49,9 @@ def stopping(fixed: Path, adaptive: Path | None, n: int | None, as_json: bool) -
         _check_complete(fixed, whole, adaptive, stopped)
         if isinstance(others.plan.question, Grid):
             question = others.plan.question
-        saving = compare(whole, stopped, question)
+        saving = measure_saving(whole, stopped, question)
         inputs = [whole[idx] for idx in stopped if idx in whole]
-    votes = list(votes_of_run(inputs, n))
+    votes = list(reorder_votes(inputs, n))
     steps = track(replay(votes, n, question), "replaying", 1 + len(RULES), console=Console(stderr=True), transient=True)
     outcomes = list(steps)
     origin = f"the votes of {len(inputs)} inputs of {fixed} in {ORDERS} orders" + (
@@ -75,7 +79,7 @@ def _read(store: Path, stopping: str) -> tuple[RunSettings, dict[int, Record]]:
 
 
 def _check_alike(fixed: Path, settings: RunSettings, adaptive: Path, others: RunSettings) -> None:
-    """Refuse runs whose votes are not the same, and bounds that the rules here do not have."""
+    """Refuse runs whose votes differ, and an adaptive run whose bounds are of another version than ours here."""
     if others.bounds != others.plan.bounds_version:
         version = others.plan.bounds_version
         found = f"its bounds are of version {others.bounds or 1}, and this version of ARS has {version}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from ars.engine.backends import ENGINE_SUFFIXES
+from ars.engine.backends import CPU, CUDA, backend_named, list_backends
 from ars.engine.lanes import Lanes
 from ars.engine.lattice import Lattice
 from ars.engine.runners import Runner
@@ -15,9 +15,6 @@ from ars.errors import ArgumentError
 from ars.noise import Family
 
 __all__ = ["CPU", "Device", "choose_devices", "open_devices"]
-
-CPU = "cpu"
-ONNX_ON_GPU = "onnxruntime-gpu"
 
 
 class Device(Protocol):
@@ -58,10 +55,11 @@ class Device(Protocol):
 def choose_devices(device: str | None, engine: Path, backend: str = "auto") -> list[str]:
     """The names of the devices in `--device`.
 
-    Without the option, TensorRT engines and GPU backends run on the first GPU, and everything else on the CPU.
+    Without the option it is the CPU, or the first GPU if the backend, or every backend that reads the file, needs one.
     """
     if device is None:
-        return ["cuda:0"] if engine.suffix in ENGINE_SUFFIXES or backend == ONNX_ON_GPU else [CPU]
+        able = [one for one in list_backends() if one.reads(engine)] if backend == "auto" else [backend_named(backend)]
+        return ["cuda:0"] if able and all(one.runs_on == CUDA for one in able) else [CPU]
     names = device.split(",")
     if device != CPU and (len(set(names)) < len(names) or not all(re.fullmatch(r"cuda:\d+", name) for name in names)):
         raise ArgumentError("device", device, "it is cpu, cuda:0, or several GPUs like cuda:0,cuda:1")

@@ -4,7 +4,7 @@ import math
 from pathlib import Path
 
 from ars.engine.backends import load_runner
-from ars.engine.batch_size import best_batch
+from ars.engine.batch_size import find_best_batch
 from ars.engine.devices import CPU
 from ars.engine.lanes import Lanes
 from ars.engine.lanes.host import host_lanes
@@ -27,7 +27,7 @@ class CpuDevice:
 
     def choose_batch(self, shape: tuple[int, ...]) -> tuple[int, float | None]:
         sampler = self.make_sampler(1, math.prod(shape), GAUSSIAN, 0)
-        return best_batch(lambda batch: self.make_lanes(shape, batch), sampler, shape)
+        return find_best_batch(lambda batch: self.make_lanes(shape, batch), sampler, shape)
 
     def make_lanes(self, shape: tuple[int, ...], batch: int) -> Lanes:
         return host_lanes(self.runner.run, shape, batch, self.lane_count)

@@ -5,15 +5,14 @@ from pathlib import Path
 
 import numpy as np
 
-from ars.engine.backends import ENGINE_SUFFIXES
-from ars.engine.devices import ONNX_ON_GPU
+from ars.engine.backends import load_gpu_runner
 from ars.engine.gpu import Gpu
 from ars.engine.lanes import Lane, Lanes
 from ars.engine.lanes.cuda import CudaLane
 from ars.engine.lattice import Lattice
 from ars.engine.runners import GpuRunner
 from ars.engine.samplers.cuda import CudaSampler
-from ars.errors import ArgumentError, ModelError
+from ars.errors import ArgumentError
 from ars.noise import Family
 
 __all__ = ["CudaDevice"]
@@ -83,21 +82,8 @@ class CudaDevice:
         if self._opened is None:
             gpu = Gpu(self._number)
             try:
-                self._opened = gpu, _load_on(gpu, self._engine, self._backend)
+                self._opened = gpu, load_gpu_runner(self._engine, gpu, self._backend)
             except BaseException:
                 gpu.close()
                 raise
         return self._opened
-
-
-def _load_on(gpu: Gpu, engine: Path, backend: str) -> GpuRunner:
-    if engine.suffix in ENGINE_SUFFIXES and backend in ("auto", "tensorrt", "tensorrt_rtx"):
-        from ars.engine.runners.tensorrt import TensorRT
-
-        return TensorRT(engine, gpu)
-    if engine.suffix == ".onnx" and backend in ("auto", "onnxruntime", ONNX_ON_GPU):
-        from ars.engine.runners.onnxruntime_gpu import OnnxRuntimeGpu
-
-        return OnnxRuntimeGpu(engine, gpu)
-    fix = "give a TensorRT engine (.trt), or an ONNX file with --backend onnxruntime; or use --device cpu"
-    raise ModelError(engine, f"{'it' if backend == 'auto' else backend} does not run on {gpu.name}", fix)

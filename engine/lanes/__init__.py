@@ -1,6 +1,6 @@
-"""Batches on their way. A lane has a buffer of its own and runs one batch after another: noise, model, votes. Lanes
-keeps a thread for each of them. All that takes time releases Python's lock, so lanes run side by side, and none waits
-for Python as long as the next batch is already submitted."""
+"""Lanes. A lane has a buffer of its own and takes one batch after another through noise, model and votes; `Lanes` keeps
+a thread for each lane. Everything that takes long releases Python's global lock, so lanes run in parallel, and a lane
+whose next batch has been submitted already does not wait for Python."""
 
 import queue
 import time
@@ -20,7 +20,7 @@ __all__ = ["BatchVotes", "Lane", "Lanes"]
 
 @dataclass(frozen=True)
 class BatchVotes:
-    """The votes of a batch, a row of counts for each request, and how long its lane was at work."""
+    """The votes of a batch, one row of counts for each request, and the seconds that its lane took."""
 
     requests: Sequence[Request]
     counts: NDArray[np.int64]
@@ -29,20 +29,21 @@ class BatchVotes:
 
 class Lane(Protocol):
     def votes(self, sampler: Any, requests: Sequence[Request]) -> NDArray[np.int64]:
-        """The votes of each request, for the inputs that are loaded in a sampler of this lane's kind."""
+        """The votes of each request, for inputs in the slots of the sampler: a HostSampler for a HostLane, and so
+        on."""
         ...
 
     def run(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The model's logits of rows from the host: for checks."""
+        """The model's logits for rows in the host's memory. This is for checks."""
         ...
 
     def close(self) -> None:
-        """Give back what the lane holds."""
+        """Release what the lane holds."""
         ...
 
 
 class Lanes:
-    """Lanes for inputs of one shape. Several runs may use them at once, each with a sampler of its own."""
+    """The lanes of a device, for inputs of one shape. Several runs may share them; each has a sampler of its own."""
 
     def __init__(self, lanes: Sequence[Lane], batch: int) -> None:
         self.batch, self.lane_count = batch, len(lanes)
@@ -53,7 +54,7 @@ class Lanes:
         self._pool = ThreadPoolExecutor(self.lane_count, thread_name_prefix="lane")
 
     def submit(self, sampler: Sampler, requests: Sequence[Request]) -> "Future[BatchVotes]":
-        """Queue a batch, of at most `batch` rows, for the inputs that are loaded in the sampler."""
+        """Queue a batch of at most `batch` rows, for inputs in the slots of the sampler."""
         return self._pool.submit(self._work, sampler, requests)
 
     def _work(self, sampler: Sampler, requests: Sequence[Request]) -> BatchVotes:
@@ -66,7 +67,7 @@ class Lanes:
         return BatchVotes(requests, counts, time.perf_counter() - start)
 
     def run(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The model's logits of rows from the host: for checks."""
+        """The model's logits for rows in the host's memory. This is for checks."""
         lane = self._idle.get()
         try:
             return lane.run(batch)
@@ -74,7 +75,7 @@ class Lanes:
             self._idle.put(lane)
 
     def close(self) -> None:
-        """End the threads, once the batches at work are done, and then the lanes."""
+        """Wait for the batches that are running, cancel those that are queued, and close the lanes."""
         self._pool.shutdown(wait=True, cancel_futures=True)
         for lane in self._all:
             lane.close()

@@ -1,8 +1,8 @@
-"""A lane on a GPU: a stream, with a batch, its logits and its counts in the GPU's memory.
+"""A lane on a GPU: a CUDA stream, and buffers for a batch, its logits and its counts in the GPU's memory.
 
-Down go the requests and up come the counts. Nothing else moves between host and GPU, however large an input is. The
-whole batch is queued at once, and then the lane sleeps until the counts are there: while one lane's batch is at work,
-the other's waits on the GPU, not in Python.
+The requests are copied to the GPU and the counts are copied back. Nothing else moves between host and GPU, however
+large an input is. The lane queues all steps of a batch at once and then sleeps until the counts have arrived. While the
+batch of one lane runs, the batch of the other waits on the GPU, not in Python.
 """
 
 import math
@@ -21,7 +21,8 @@ __all__ = ["CudaLane"]
 
 
 class CudaLane:
-    """Every batch has the full shape, so that the model is set up once; rows that nobody asked for are not counted."""
+    """Every batch that runs has the full shape, so that the model is set up once. Rows beyond the requests are not
+    counted."""
 
     def __init__(self, gpu: Gpu, runner: GpuRunner, shape: tuple[int, ...], batch: int) -> None:
         self._classes, self._batch = runner.classes, batch
@@ -58,7 +59,7 @@ class CudaLane:
         return self._host_counts[:number].astype(np.int64)
 
     def run(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The logits of rows from the host: for checks, not for speed."""
+        """The logits for rows in the host's memory. This is for checks, and not fast."""
         logits = np.empty((len(batch), self._classes), np.float32)
         for first in range(0, len(batch), self._batch):
             rows = batch[first : first + self._batch]

@@ -47,6 +47,8 @@ class RunProgress:
 
 @dataclass(frozen=True)
 class RunResult:
+    """A run that has ended."""
+
     store: Path
     summary: Summary
     """Of the chosen inputs, also those that were certified earlier."""

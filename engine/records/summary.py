@@ -1,4 +1,4 @@
-"""A run in a few numbers: certified accuracy by radius, the average certified radius, and the cost."""
+"""Certified accuracy by radius, the average certified radius, and the cost of a run."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,6 +11,8 @@ __all__ = ["RADII", "Summary", "summarize"]
 
 @dataclass(frozen=True)
 class Summary:
+    """A run in a few numbers."""
+
     inputs: int
     labelled: int
     abstained: int
@@ -19,13 +21,13 @@ class Summary:
     average_certified_radius: float
     """Over labelled inputs; wrong and abstained ones count 0 (ACR)."""
     nobody: int
-    """Draws whose logits were not finite."""
+    """Draws whose logits were not finite, and that voted for nobody."""
     draws: int
     seconds: float
 
 
 def summarize(records: Iterable[Record], at: Sequence[float] = RADII) -> Summary:
-    """The summary, with certified accuracy at these radii."""
+    """Summarize the certified inputs of a run, with certified accuracy at these radii."""
     records = list(records)
     labelled = [record for record in records if record.label is not None]
     radii = [record.certificate.radius if record.correct else None for record in labelled]

@@ -1,32 +1,40 @@
-"""Models from files: what every backend checks, once. A backend only opens the bytes of a file and runs batches."""
+"""Runners: models that a backend opened. Each backend has one file here, named after it; engine/backends.py lists them.
+
+This module has what every backend shares. A backend only has to open the bytes of a file and run batches; the checks of
+the model, of its shapes and of its outputs are made here, once.
+"""
 
 import hashlib
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ars.errors import ArsError, ModelError, RunError
+from ars.errors import ArsError, ModelError, RunError, one_line
 from ars.manifest import Manifest, Profile
 
-__all__ = ["CpuRunner", "Generator", "GeneratorRunner", "GpuRunner", "Port", "Runner", "is_quantised", "one_line"]
+if TYPE_CHECKING:
+    from ars.engine.gpu import Gpu
+
+__all__ = ["CpuRunner", "Floats", "Generator", "GeneratorRunner", "GpuRunner", "Port", "Runner", "is_quantised"]
 
 Floats = NDArray[np.floating]
 
 
 @dataclass(frozen=True)
 class Port:
-    """An input or an output of a model. None is a side that may be any, or a shape that is not known."""
+    """An input or an output of a model."""
 
     name: str
     dtype: str
+    """As numpy calls it."""
     shape: tuple[int | None, ...] | None
+    """None is an axis of any length; without a known number of axes, the whole shape is None."""
 
 
 class Generator(Protocol):
@@ -40,14 +48,17 @@ class Generator(Protocol):
 
 
 class _OpenedFile(ABC):
-    """A model that was loaded from the very bytes that were hashed, so weights in other files ("external data") do not
-    load."""
+    """A model that was opened from the very bytes that were hashed. Weights in other files ("external data") would not
+    be covered by the hash, so a model that has them does not load."""
 
     name: str
+    """The backend's name."""
     version: str
+    """The library's version."""
+    lane_count = 1
+    """The number of threads that may run it at the same time."""
 
-    def __init__(self, path: Path, lane_count: int = 1) -> None:
-        """`lane_count` is how many threads may run it at the same time and be fast."""
+    def __init__(self, path: Path) -> None:
         self.path = path
         if not path.exists():
             raise ModelError(path, "there is no such file", "give the path of a model")
@@ -55,30 +66,33 @@ class _OpenedFile(ABC):
         self.sha256 = hashlib.sha256(content).hexdigest()
         self._quantised = is_quantised(content)
         try:
-            self._inputs, self._outputs = self.open(content, lane_count)
+            self._inputs, self._outputs = self.open(content)
         except ArsError:
             raise
-        except Exception as error:  # the errors of the libraries have no other class in common
+        except Exception as error:  # the libraries' errors have no other base class in common
             fix = "check it with onnx.checker, or export it again, with external_data=False"
             raise ModelError(path, f"{self.name} cannot load it ({one_line(error)})", fix) from error
 
     @abstractmethod
-    def open(self, content: bytes, lane_count: int) -> tuple[Sequence[Port], Sequence[Port]]:
-        """Get ready to run the model of these bytes; its inputs and its outputs."""
+    def open(self, content: bytes) -> tuple[Sequence[Port], Sequence[Port]]:
+        """Load the model from the content of its file, and return its inputs and its outputs."""
 
 
 class Runner(_OpenedFile):
-    """A classifier from a file: one image input, and logits [n, classes] as its first output."""
+    """A classifier that a backend opened, on the CPU or on a GPU.
+
+    Its model has one input, the images, and its first output is the logits, of shape [batch, classes].
+    """
 
     own_manifest: Manifest | None = None
-    """What the file says of the model, where it needs no manifest beside it."""
+    """The facts of a manifest, if the model's file holds them itself."""
     own_generator: Generator | None = None
-    """The noise generator, where the file holds it too."""
+    """The noise generator, if the model's file holds it."""
     profile: Profile | None = None
-    """The batch sizes that it takes; None is any."""
+    """The batch sizes that the model accepts; None if it accepts any."""
 
-    def __init__(self, path: Path, lane_count: int = 1) -> None:
-        super().__init__(path, lane_count)
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
         if len(self._inputs) != 1:
             names = ", ".join(port.name for port in self._inputs)
             fix = "export a classifier whose only input is the image"
@@ -90,20 +104,28 @@ class Runner(_OpenedFile):
             raise ModelError(path, f"its input is of {image.dtype}", "export it with a float32 or float16 input")
         self.image, self.logits = image, logits
         self.precision = "int8" if self._quantised else "fp16" if image.dtype == "float16" else None
-        """The precision of its arithmetic, where the file shows it."""
+        """The precision of the arithmetic, if the file shows it."""
         if image.shape is None or len(image.shape) < 2:
             raise ModelError(path, f"its input has the shape {image.shape}", "export it with a batch axis first")
         self.fixed_batch, *sides = image.shape
-        """The only batch size that the model takes, if it was exported with one."""
+        """The only batch size that the model accepts, if it was exported with a fixed one."""
         self.shape = tuple(sides)
-        """The shape of an input; None is a side that may be any."""
+        """The shape of an input; None is an axis of any length."""
         classes = logits.shape[1] if logits.shape is not None and len(logits.shape) == 2 else None
         self.classes = self.count_classes() if classes is None else classes
         if self.classes < 2:
             raise ModelError(path, f"it has {self.classes} class", "a classifier has at least two")
 
+    @classmethod
+    def convert(cls, onnx: Path, folder: Path, batch: int) -> Path | None:
+        """A file that this backend reads, made in the folder from a small ONNX file, for `ars-engine selftest`.
+
+        `batch` is the largest batch that the check runs. A backend that cannot convert ONNX files returns None.
+        """
+        return None
+
     def check_shape(self, shape: tuple[int, ...]) -> None:
-        """Refuse inputs that the model does not take."""
+        """Raise a ModelError if the model does not accept inputs of this shape."""
         same_axes = len(shape) == len(self.shape)
         if not same_axes or any(want not in (None, has) for want, has in zip(self.shape, shape, strict=True)):
             want = " x ".join(str(side or "any") for side in self.shape)
@@ -111,45 +133,57 @@ class Runner(_OpenedFile):
             raise ModelError(self.path, found, "use --resize and --crop, or other data")
 
     def count_classes(self) -> int:
-        """The classes of a model that does not say them."""
+        """The number of classes, for a model whose output has no fixed shape."""
         raise ModelError(self.path, "it does not say its number of classes", "export it with a fixed one")
 
 
 class GpuRunner(Runner):
-    """A classifier that takes batches of one GPU's memory, where the noise is made, and leaves its logits there."""
+    """A classifier on one GPU. It reads its batch in the GPU's memory, where the noise was made, and leaves its logits
+    there."""
+
+    def __init__(self, path: Path, gpu: "Gpu") -> None:
+        self.gpu = gpu
+        super().__init__(path)
+        if self.profile is None and self.fixed_batch is not None:
+            self.profile = Profile(self.fixed_batch, self.fixed_batch, self.fixed_batch)
 
     @abstractmethod
     def bind(
         self, stream: int, shape: tuple[int, ...], images: int, logits: int
     ) -> AbstractContextManager[Callable[[], None]]:
-        """What queues one batch of that shape, batch axis included, on the stream of that handle: from the address of
-        the images to that of the logits.
+        """Prepare to run batches of one shape, batch axis included, between two addresses of the GPU's memory.
 
-        For use while the GPU is current. What it takes there ends with it.
+        The result is a context manager. Inside it, a call of the function that it gives queues one batch on the stream
+        with that handle; when it ends, it releases what it took on the GPU. The GPU must be current (`Gpu.current`).
         """
 
-    @abstractmethod
     def close(self) -> None:
-        """Give back what the model takes on the GPU."""
+        """Release what the runner holds on the GPU."""
+        return
 
 
 class CpuRunner(Runner):
-    """A classifier that takes batches of the host's memory: a backend runs them."""
+    """A classifier on the CPU."""
+
+    def __init__(self, path: Path, lane_count: int = 1) -> None:
+        self.lane_count = lane_count
+        super().__init__(path)
 
     @abstractmethod
     def infer(self, batch: Floats) -> Floats:
-        """The first output for a batch that the model takes, in its type. Many threads may call it at once."""
+        """The first output for a batch, in the types of the model. Several threads may call it at once."""
 
     def run(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The logits of each row. A batch of another size than the model's fixed one is cut and padded with zeros."""
+        """The logits of each row. If the model has a fixed batch size, the rows are run in batches of that size, the
+        last of them padded with zeros."""
         size = self.fixed_batch or len(batch)
         if len(batch) == size:
             logits = self._infer(batch)
         else:
             padded = np.zeros((-(-len(batch) // size) * size, *batch.shape[1:]), np.float32)
             padded[: len(batch)] = batch
-            parts = [self._infer(padded[first : first + size]) for first in range(0, len(padded), size)]
-            logits = np.concatenate(parts)[: len(batch)]
+            pieces = [self._infer(padded[first : first + size]) for first in range(0, len(padded), size)]
+            logits = np.concatenate(pieces)[: len(batch)]
         if logits.shape != (len(batch), self.classes):
             found = f"its first output has the shape {logits.shape} for {len(batch)} inputs"
             raise ModelError(self.path, found, f"it must be logits of batch x {self.classes} classes")
@@ -160,13 +194,13 @@ class CpuRunner(Runner):
             logits = self.infer(batch.astype(self.image.dtype, copy=False))
         except ArsError:
             raise
-        except Exception as error:  # as above
+        except Exception as error:  # the libraries' errors have no other base class in common
             failed = f"{self.path}: {self.name} failed on a batch of {len(batch)} ({one_line(error)})"
             raise RunError(f"{failed}; try a smaller --batch, or export the model again") from error
         return np.ascontiguousarray(logits, np.float32)
 
     def count_classes(self) -> int:
-        """The classes of a model that does not say them: it is asked."""
+        """Runs the model once and counts the columns of its output."""
         if None in self.shape:
             problem = "neither its input nor its number of classes has a fixed size"
             raise ModelError(self.path, problem, "export it with both")
@@ -178,13 +212,13 @@ class CpuRunner(Runner):
 
 
 class GeneratorRunner(_OpenedFile):
-    """A noise generator from a file: x [n, ...] to `mean` and `scale` of the same shape."""
+    """A noise generator that a backend opened: from x [batch, ...] to `mean` and `scale` of the same shape."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         names = {port.name for port in self._outputs}
         types = [port.dtype for port in self._inputs]
-        # A library may leave out an input that decides nothing.
+        # A library may remove an input that no output depends on, so a generator without inputs is accepted.
         if types not in ([], ["float32"], ["float16"]) or not {"mean", "scale"} <= names:
             fix = "a noise generator has one float input, and the outputs mean and scale"
             raise ModelError(path, f"it has the outputs {', '.join(sorted(names))}", fix)
@@ -197,7 +231,7 @@ class GeneratorRunner(_OpenedFile):
         given = x[np.newaxis].astype(self._inputs[0].dtype if self._inputs else np.float32, copy=False)
         try:
             mean, scale = self.infer(given)
-        except Exception as error:  # as above
+        except Exception as error:  # the libraries' errors have no other base class in common
             problem = f"it gives no maps for an input of shape {x.shape} ({one_line(error)})"
             raise ModelError(self.path, problem, "use the classifier's own generator") from error
         if not mean.shape == scale.shape == given.shape:
@@ -207,10 +241,6 @@ class GeneratorRunner(_OpenedFile):
 
 
 def is_quantised(content: bytes) -> bool:
-    """Whether an ONNX file has a node of type QuantizeLinear: the field op_type (4, text) as protobuf writes it."""
+    """Whether an ONNX file has a QuantizeLinear node. The bytes are the node's field op_type (field 4, a string of 14
+    characters) as protobuf encodes it."""
     return b"\x22\x0eQuantizeLinear" in content
-
-
-def one_line(error: Exception) -> str:
-    """The start of a library's message, in one line and without the places in its source."""
-    return " ".join(re.sub(r"(Exception from|Check '.*' failed at) \S+:\d+:", "", str(error)).split())[:300]

@@ -1,15 +1,11 @@
-"""ONNX Runtime on the processor."""
+"""ONNX Runtime on the CPU."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from ars.engine.runners import CpuRunner, Floats, GeneratorRunner, Port
-from ars.errors import MissingPackage
+import onnxruntime
 
-try:
-    import onnxruntime
-except ImportError as error:
-    raise MissingPackage("onnxruntime", "cpu") from error
+from ars.engine.runners import CpuRunner, Floats, GeneratorRunner, Port
 
 __all__ = ["OnnxGenerator", "OnnxRuntime"]
 
@@ -17,16 +13,16 @@ _TYPES = {"tensor(float)": "float32", "tensor(float16)": "float16"}
 
 
 class _Session:
-    """A session of one thread: the engine runs several batches side by side instead."""
+    """A session that uses one thread, because the engine runs several batches in parallel instead."""
 
     name, version = "onnxruntime", onnxruntime.__version__
 
-    def open(self, content: bytes, lane_count: int) -> tuple[Sequence[Port], Sequence[Port]]:
+    def open(self, content: bytes) -> tuple[Sequence[Port], Sequence[Port]]:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
-        options.enable_mem_pattern = False  # one large block a batch costs more than it saves when lanes share it
+        options.enable_mem_pattern = False  # one large block per batch costs more than it saves if lanes share it
         options.log_severity_level = 4
-        # On processors without VNNI, sums of INT8 products would saturate at 16 bits.
+        # Without this, sums of INT8 products saturate at 16 bits on processors without VNNI.
         options.add_session_config_entry("session.x64quantprecision", "1")
         self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         inputs, outputs = self._session.get_inputs(), self._session.get_outputs()

@@ -1,13 +1,13 @@
-"""OpenVINO on the processor: the fast way to run INT8 classifiers.
+"""OpenVINO on the CPU: the fast way to run INT8 classifiers.
 
-One model is compiled with as many streams as there are lanes, and a stream has one thread. A lane takes a free infer
-request for each batch. The batch stays a dynamic axis: shapes fixed at compile time are no faster.
+The model is compiled with one stream for each lane, and each stream has one thread. For each batch, a lane takes an
+infer request that is free. The batch axis stays dynamic: shapes that are fixed at compile time are no faster.
 
-Float models are computed in float32, whatever the processor offers: nothing is rounded further than the file says. A
-processor without VNNI (x86 with AVX2 only) adds products of 8-bit numbers in pairs in 16 bits. The largest pair of
-unsigned activations and weights, 2 * 255 * 127, does not fit, and the sum saturates. Activations after a ReLU are
-rewritten (`_use_unsigned_after_relu`) so that it cannot happen to them. A quantised layer whose input may be negative
-is still at risk there, and is better left in float at export.
+Float models are computed in float32, even on processors that offer less, so that nothing is rounded further than the
+file says. A processor without VNNI (x86 with AVX2 only) adds products of 8-bit numbers in pairs, in 16 bits. The
+largest such sum of unsigned activations and weights, 2 * 255 * 127, does not fit in 16 bits and saturates.
+`_use_unsigned_after_relu` rewrites activations after a ReLU so that this cannot happen to them. A quantised layer whose
+input may be negative can still saturate there, so exports keep such layers in float.
 """
 
 import queue
@@ -15,38 +15,34 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import openvino
+from openvino import opset13 as ops
 
 from ars.engine.runners import CpuRunner, Floats, GeneratorRunner, Port
-from ars.errors import MissingPackage
-
-try:
-    import openvino
-    from openvino import opset13 as ops
-except ImportError as error:
-    raise MissingPackage("openvino", "openvino") from error
 
 __all__ = ["OpenVino", "OpenVinoGenerator"]
 
 
 class _Requests:
-    """A compiled model, and an infer request for each lane."""
+    """A compiled model, with an infer request for each lane."""
 
     name, version = "openvino", openvino.__version__.partition("-")[0]
+    lane_count: int
     _inputs: Sequence[Port]
 
-    def open(self, content: bytes, lane_count: int) -> tuple[Sequence[Port], Sequence[Port]]:
+    def open(self, content: bytes) -> tuple[Sequence[Port], Sequence[Port]]:
         core = openvino.Core()
         model = core.read_model(model=content)
         _use_unsigned_after_relu(model)
         settings = {
-            "NUM_STREAMS": lane_count,
-            "INFERENCE_NUM_THREADS": lane_count,
-            "ENABLE_CPU_PINNING": False,  # a lane makes its noise on whichever core is free
+            "NUM_STREAMS": self.lane_count,
+            "INFERENCE_NUM_THREADS": self.lane_count,
+            "ENABLE_CPU_PINNING": False,  # a lane makes its noise on any core that is free
             "INFERENCE_PRECISION_HINT": "f32",
         }
         compiled = core.compile_model(model, "CPU", settings)
         self._free: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        for _ in range(lane_count):
+        for _ in range(self.lane_count):
             self._free.put(compiled.create_infer_request())
         return _ports(compiled.inputs), _ports(compiled.outputs)
 
@@ -60,7 +56,7 @@ class _Requests:
 
 
 def _ports(ports: Sequence[Any]) -> list[Port]:
-    """The ports by name; one may have several."""
+    """A Port for each name of each input or output; OpenVINO allows several names."""
     named = []
     for port in ports:
         shape = port.get_partial_shape()
@@ -85,11 +81,12 @@ class OpenVinoGenerator(_Requests, GeneratorRunner):
 
 
 def _use_unsigned_after_relu(model: Any) -> None:
-    """Quantise what a ReLU gives to 0..127 in unsigned 8 bits, where the file says signed ones with zero point 0.
+    """Quantise the outputs of ReLUs to unsigned 8 bits, in the range 0..127, if the file quantises them to signed 8
+    bits with zero point 0.
 
-    The quantised values are the same, as none of them is negative: the scale stays, and a clamp keeps the largest at
-    127. Unsigned inputs of a layer need no correction for their offset, which is faster, and with values of 7 bits no
-    pair of products exceeds 16 bits.
+    The quantised values stay the same, because none of them is negative: the scale is kept, and a clamp keeps the
+    largest value at 127. Unsigned inputs need no correction for their offset, which makes the layer faster, and with
+    values of 7 bits no pair of products exceeds 16 bits.
     """
     for quantize in model.get_ordered_ops():
         if quantize.get_type_name() != "FakeQuantize" or not _is_never_negative(quantize.input_value(0).get_node()):
@@ -100,7 +97,7 @@ def _use_unsigned_after_relu(model: Any) -> None:
             continue
         low, high, *codes = (float(limit.data.item()) for limit in limits)
         cast = users[0].get_node()
-        scale = low / -128  # exactly the file's: a power of two is taken off
+        scale = low / -128  # exactly the scale in the file, because 128 is a power of two
         symmetric = scale > 0 and codes == [-128, 127] and abs(high - 127 * scale) <= 1e-6 * high
         if not symmetric or cast.get_type_name() != "Convert":
             continue
@@ -116,7 +113,7 @@ def _use_unsigned_after_relu(model: Any) -> None:
 
 
 def _is_never_negative(node: Any) -> bool:
-    """Whether a node is a ReLU, or the largest values of one."""
+    """Whether a node is a ReLU, or a maximum pooling of one."""
     while node.get_type_name() == "MaxPool":
         node = node.input_value(0).get_node()
     return bool(node.get_type_name() == "Relu")

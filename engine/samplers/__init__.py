@@ -1,4 +1,5 @@
-"""Where noise is made and votes are counted: one file a sampler, and the file's name is the sampler's name."""
+"""Samplers: they hold the inputs of a run, make noisy copies of them, and count votes. There is one for the host's
+memory (host.py) and one for a GPU's (cuda.py)."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -18,9 +19,9 @@ _DRAWS = "an input has between 0 and 2^56 draws in a phase"
 
 
 class Sampler(ABC):
-    """The inputs that a run has at hand, each in a slot, with the noise that they get.
+    """The inputs that a run is working on, each in a numbered slot together with its noise maps.
 
-    A sampler keeps the slots where its batches are made; what is checked is checked here.
+    A subclass keeps the slots in the memory where its batches are made. This class checks the arguments.
     """
 
     def __init__(
@@ -43,12 +44,13 @@ class Sampler(ABC):
 
     @abstractmethod
     def put(self, slot: int, rows: Sequence[NDArray[np.floating]]) -> None:
-        """Keep an input: its row of each table, of one axis, or a single number for all dimensions."""
+        """Store an input: its row of each table, an array with one axis that may have a single element."""
 
     def load(self, slot: int, x: ArrayLike, mean: ArrayLike, scale: ArrayLike) -> None:
         """Put an input and its noise maps in a slot. `mean` and `scale` may be single numbers.
 
-        Not while a batch with draws of this slot is being filled: its rows would be partly of the old input.
+        This must not happen while a batch with draws of this slot is being filled: some of its rows would be copies of
+        the old input, and some of the new one.
         """
         slot = whole_number("slot", slot, 0, self.slots - 1, f"this sampler has {self.slots} slots")
         x, mean, scale = float32_array("x", x), float32_array("mean", mean), scale_map(scale)
@@ -70,7 +72,10 @@ class Sampler(ABC):
         self._loaded[slot] = True
 
     def table(self, requests: Sequence[Request]) -> tuple[NDArray[np.int64], int]:
-        """The requests as the native code takes them, and their rows; refused outside the noise stream or the slots."""
+        """The requests as the table that the native code reads, and the number of rows that they need.
+
+        Raises an ArgumentError for draws that the noise streams do not have, and for empty slots.
+        """
         table = np.empty((len(requests), 5), np.int64)
         rows = 0
         for number, (slot, input_id, phase, first_draw, draws) in enumerate(requests):
@@ -86,5 +91,5 @@ class Sampler(ABC):
         return table, rows
 
     def close(self) -> None:
-        """Give back what the sampler holds."""
+        """Release what the sampler holds."""
         return

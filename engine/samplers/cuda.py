@@ -1,4 +1,4 @@
-"""The CUDA sampler: noise and votes on a GPU, by the project's kernels (engine/native/kernels.cu)."""
+"""The sampler on a GPU: noise and votes are computed by the project's kernels (engine/native/kernels.cu)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,7 +18,8 @@ _FILL_THREADS, _COUNT_THREADS, _MOST_GRID_ROWS = 256, 128, 65535
 
 
 class CudaSampler(Sampler):
-    """The slots of a run on a GPU. An input goes there once; then only requests go down, and counts come up."""
+    """The slots of a run, in a GPU's memory. An input is copied there once; after that, only requests are copied to the
+    GPU, and only counts are copied back."""
 
     def __init__(
         self, gpu: Gpu, slots: int, dimensions: int, family: Family, seed: int, *, lattice: Lattice | None = None
@@ -38,13 +39,15 @@ class CudaSampler(Sampler):
             self._space.wait()
 
     def end_rows(self, requests: Sequence[Request]) -> NDArray[np.int64]:
-        """The table of requests as the kernels take it: with where each ends, not with how many draws it has."""
+        """The table of requests as the kernels read it: its last column is the row after the request's last one,
+        instead of the number of its draws."""
         table, _ = self.table(requests)
         np.cumsum(table[:, 4], out=table[:, 4])
         return table
 
     def fill(self, stream: Any, out: int, dtype: str, table: int, requests: int, rows: int) -> None:
-        """Queue the noisy copies of so many requests, whose table is at that address, into `out`."""
+        """Queue the kernel that writes the noisy copies of so many requests to `out`. `table` is the address of their
+        table."""
         blocks = -(-self.dimensions // 4)
         threads = min(_FILL_THREADS, -(-blocks // 32) * 32)
         grid = (-(-blocks // threads), min(rows, _MOST_GRID_ROWS))
@@ -58,7 +61,8 @@ class CudaSampler(Sampler):
     def count(
         self, stream: Any, logits: int, dtype: str, classes: int, table: int, requests: int, rows: int, counts: int
     ) -> None:
-        """Queue the counting of votes into `counts`, which is zero: int32, a row a request, classes + 1 columns."""
+        """Queue the kernel that adds the votes to `counts`, an int32 array of zeros with a row for each request and
+        classes + 1 columns."""
         grid = (-(-rows // _COUNT_THREADS), 1)
         where = (logits, classes, table, requests, rows, counts)
         self._gpu.launch(f"count_votes_{dtype}", grid, _COUNT_THREADS, stream, *where)

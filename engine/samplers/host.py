@@ -1,4 +1,4 @@
-"""The host sampler: noise and votes on the processor, by the native sampler (engine/native/)."""
+"""The sampler on the CPU: noise and votes are computed by the native module (engine/native/)."""
 
 import os
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ __all__ = ["HostSampler", "usable_cores", "usable_instructions"]
 
 
 def usable_instructions() -> list[str]:
-    """The instruction sets that can make the noise on this processor, the fastest first. All give the same bits."""
+    """The instruction sets that can make the noise on this CPU, the fastest first. All of them give the same bits."""
     try:
         return _native.instructions()
     except RuntimeError as error:
@@ -68,7 +68,7 @@ class HostSampler(Sampler):
             table[slot] = row
 
     def fill(self, out: NDArray[np.float32], requests: Sequence[Request]) -> None:
-        """Write noisy copies into the rows of `out`, one row for each draw, request after request."""
+        """Write noisy copies to `out`, one row for each draw, request after request."""
         table, rows = self.table(requests)
         _check_array("out", out, writeable=True)
         if out.shape[:1] != (rows,) or out.size != rows * self.dimensions:
@@ -91,9 +91,9 @@ class HostSampler(Sampler):
         )
 
     def count(self, logits: NDArray[np.float32], requests: Sequence[Request]) -> NDArray[np.int64]:
-        """The votes of each request for each class; a tie goes to the lowest class.
+        """The votes of each request for each class. A tie goes to the lowest class.
 
-        The last column counts the rows that vote for nobody because a logit is not finite.
+        The last column counts the rows that vote for no class because one of their logits is not finite.
         """
         table, rows = self.table(requests)
         _check_array("logits", logits, writeable=False)
@@ -105,7 +105,7 @@ class HostSampler(Sampler):
 
 
 def _check_array(name: str, array: NDArray[np.float32], *, writeable: bool) -> None:
-    """Refuse what the native code could not read, or write, in place."""
+    """Raise an ArgumentError for an array that the native code cannot read, or write, in place."""
     if not isinstance(array, np.ndarray) or array.dtype != np.float32:
         found = f"{array.dtype} array" if isinstance(array, np.ndarray) else type(array).__name__
         raise ArgumentError(name, found, "it must be a float32 array")

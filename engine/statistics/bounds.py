@@ -1,8 +1,9 @@
-"""What n votes say about a probability: Clopper-Pearson bounds, and the test that prediction uses.
+"""What n votes say about a probability, if n was fixed beforehand: Clopper-Pearson bounds, and the test that prediction
+uses.
 
-For up to 10^9 draws and alpha down to 1e-15, the bounds err on the safe side only: rounding never makes a lower bound
-larger or an upper bound smaller than the exact one (test_bounds.py sums the binomial tails with 50 digits).
-Outside of that range scipy's inverse is not good enough, and the arguments are refused.
+For up to 10^9 draws and alpha down to 1e-15, rounding errs on the safe side only: no lower bound is above the exact
+one, and no upper bound below it (test_bounds.py compares them with binomial sums of 50 digits). Outside this range
+scipy's inverse of the incomplete beta function is not accurate enough, and the arguments are refused.
 """
 
 import math
@@ -28,14 +29,17 @@ __all__ = [
 MAX_N = 10**9
 MIN_ALPHA = 1e-15
 
-# In that range scipy's inverse was seen to be off by 2e-12 of the nearer tail, and by the last bit of a number near 1.
-# Giving up these much larger shares costs a radius less than 1e-9.
+# In that range the error of scipy's inverse was at most 2e-12 of min(bound, 1 - bound), plus the last bit of a number
+# near 1. The bounds give up these much larger amounts instead, which costs less than 1e-9 of a radius.
 _TAIL_SLACK = 1e-10
 _ROUNDING_SLACK = 4 * 2.0**-52
 
 
 def lower_confidence_bound(k: int, n: int, alpha: float) -> float:
-    """The paper's LowerConfBound: at most the true probability with confidence 1 - alpha, from k hits in n draws."""
+    """The paper's LowerConfBound: from k hits in n draws, a lower bound on the probability of a hit.
+
+    It exceeds the true probability with probability at most alpha.
+    """
     k, n = _check_counts(k, n)
     alpha = check_alpha(alpha)
     if k == 0:
@@ -45,7 +49,10 @@ def lower_confidence_bound(k: int, n: int, alpha: float) -> float:
 
 
 def upper_confidence_bound(k: int, n: int, alpha: float) -> float:
-    """At least the true probability with confidence 1 - alpha, from k hits in n draws."""
+    """From k hits in n draws, an upper bound on the probability of a hit.
+
+    It is below the true probability with probability at most alpha.
+    """
     k, n = _check_counts(k, n)
     alpha = check_alpha(alpha)
     if k == n:
@@ -55,29 +62,31 @@ def upper_confidence_bound(k: int, n: int, alpha: float) -> float:
 
 
 def bound_at_fixed_n(votes: Look, alpha: float, *, two_sided: bool) -> tuple[float, float]:
-    """A lower bound of pA and an upper bound of pB, after a number of draws that was fixed before the first.
+    """A lower bound on pA and an upper bound on pB, after a number of draws that was fixed beforehand.
 
-    If `two_sided`, each bound holds at level alpha / 2; otherwise pB is 1 - pA and pA's bound has all of alpha. The
-    bound of pB is computed from the count of the most frequent other answer, at the level of a single answer. Proof
-    that this is enough: let b be the likeliest other answer. Its count is at most that of the most frequent one, and
-    the bound grows with the count. So whenever b's own bound is at least its probability, which fails with probability
-    at most alpha / 2, this one is too; and every other answer is no likelier than b.
+    If `two_sided`, each bound has half of alpha; otherwise pB is 1 - pA, and the bound on pA has all of it. With
+    probability at least 1 - alpha both are right.
+
+    The bound on pB is that of the most frequent other answer, and alpha is not divided among the answers. Proof: let b
+    be the likeliest other answer. It has at most as many votes as the most frequent one, and the bound grows with the
+    votes. So whenever the bound from b's own votes holds, which fails with probability at most alpha / 2, this one
+    holds for b, and hence for every other answer, as none is likelier than b.
     """
     p_a = lower_confidence_bound(votes.hits, votes.draws, alpha / (1 + two_sided))
     if not two_sided:
-        return p_a, 1 - p_a  # exact where it matters, for p_a of at least 1/2
+        return p_a, 1 - p_a  # the subtraction is exact for p_a >= 1/2, and smaller ones certify nothing
     return p_a, min(upper_confidence_bound(votes.runner_up, votes.draws, alpha / 2), 1 - p_a)
 
 
 def binomial_test(k: int, n: int) -> float:
-    """The p-value of the two-sided test that k hits in n draws came from probability 1/2 (the paper's BinomPValue)."""
+    """The paper's BinomPValue: the p-value of the two-sided test that a hit has probability 1/2, from k hits in n."""
     k, n = _check_counts(k, n)
     return float(binomtest(k, n, 0.5).pvalue)
 
 
-def check_alpha(alpha: float) -> float:
-    """Alpha as a float, or a refusal where it is no probability of error."""
-    requirement = f"it is the allowed share of wrong answers, at least {MIN_ALPHA} and below 1"
+def check_alpha(alpha: object) -> float:
+    """Alpha as a float, if it is in the range of the bounds."""
+    requirement = f"it is the allowed probability of a wrong answer, at least {MIN_ALPHA} and below 1"
     number = real_number("alpha", alpha, requirement)
     if not MIN_ALPHA <= number < 1:
         raise ArgumentError("alpha", alpha, requirement)

@@ -1,4 +1,4 @@
-"""A certificate: what the votes of one input prove about the smoothed classifier around it.
+"""A certificate: what the votes of one input prove about the smoothed classifier around this input.
 
 The statistics are in bounds.py and ladder.py, and the geometry is in ars/noise.py; here they meet. `certify_votes` is
 the last third of the paper's certification algorithm: counts in, radius out. `predict_from_votes` is the end of its
@@ -23,6 +23,7 @@ from ars.noise import Family, NoiseKind, Scope, family_named, scale_map
 __all__ = ["ABSTAIN", "REAL_ARITHMETIC", "Certificate", "certify_votes", "format_radius", "predict_from_votes"]
 
 ABSTAIN = -1
+"""Stands for the class of an abstention."""
 
 REAL_ARITHMETIC = (
     "noise stream 1 assumes real arithmetic: a classifier that reads the low bits of its input can defeat it"
@@ -31,27 +32,28 @@ REAL_ARITHMETIC = (
 
 @dataclass(frozen=True)
 class Certificate:
-    """With probability at least 1 - alpha over the draws, the smoothed classifier answers `predicted` for every
-    x + delta with ||delta||_norm < radius, and for every delta in the region ||delta / scale||_norm < K.
+    """The guarantee for one input x: with probability at least 1 - alpha over the draws, the smoothed classifier
+    answers `predicted` at x + delta for every delta in the region ||delta / scale||_norm < K, and so for every delta
+    with ||delta||_norm < radius.
 
-    `scope` says which smoothed classifier that is (ars.noise.Scope).
+    Which smoothed classifier that is, `scope` says (ars.noise.Scope).
     """
 
     predicted: int
-    """The class, or ABSTAIN; then radius and K are 0 and nothing is claimed."""
+    """The certified class, or ABSTAIN; then radius and K are 0, and nothing is claimed."""
     radius: float
     K: float
     p_a: float
-    """Lower bound of the probability of the predicted class."""
+    """A lower bound on the probability of the selected class."""
     p_b: float
-    """Upper bound of the probability of every other answer."""
+    """An upper bound on the probability of every other answer."""
     selected: int
-    """The class that the n0 selection draws chose."""
+    """The class that won the n0 selection draws."""
     counts: tuple[int, ...]
-    """The votes of the estimation draws: by class, and last the draws that voted for nobody."""
+    """The votes of the n estimation draws: for each class, and last the draws that voted for nobody."""
     n0: int
     n: int
-    """The estimation draws used."""
+    """The number of estimation draws."""
     alpha: float
     two_sided: bool
     family: str
@@ -59,10 +61,10 @@ class Certificate:
     sigma_min: float
     sigma_geomean: float
     budget: int
-    """The most estimation draws that the plan allowed; n is less where adaptive stopping ended early."""
+    """The plan's n. Adaptive stopping may have ended with fewer draws."""
     looks: tuple[Look, ...]
-    """Where adaptive stopping looked at the votes: the bounds follow from these, budget, alpha and the question
-    (ladder.py). Empty at fixed n."""
+    """All looks of adaptive stopping; empty at fixed n. The bounds follow from them, the budget, alpha and the question
+    (ladder.py)."""
     eta: float
     """How far the probability of an answer may differ between the draws and the ideal noise, which the bounds account
     for (docs/soundness.md). It is 0 with noise stream 1, whose certificates assume real arithmetic."""
@@ -82,7 +84,7 @@ class Certificate:
 
     @property
     def stopping(self) -> str:
-        """The rule that ended the draws."""
+        """The rule that decided n: adaptive or fixed."""
         return "adaptive" if self.looks else "fixed"
 
     @property
@@ -91,15 +93,15 @@ class Certificate:
 
     @property
     def volume_radius(self) -> float:
-        """The radius of the ball with the region's volume: K times the geometric mean of the scale."""
+        """The radius of the ball that has the volume of the region: K times the geometric mean of the scale."""
         return self.K * self.sigma_geomean
 
     def radius_in(self, norm: float, dimensions: int) -> float:
-        """The certified radius in the l1, l2 or l-infinity norm of inputs with that many dimensions."""
+        """The certified radius in the l1, l2 or l-infinity norm, for inputs of that many dimensions."""
         return family_named(self.family).radius_in(norm, self.radius, dimensions)
 
     def covers(self, delta: ArrayLike, scale: ArrayLike) -> bool:
-        """Whether the guarantee holds at x + delta, given the scale map that this certificate was made with."""
+        """Whether the guarantee extends to x + delta. `scale` is the scale map of this certificate."""
         delta, sigma = np.asarray(delta, np.float64), scale_map(scale)
         if sigma.shape not in ((), delta.shape):
             raise ArgumentError("scale.shape", sigma.shape, f"it must be the shape of delta, {delta.shape}")
@@ -119,14 +121,14 @@ def certify_votes(
     looks: Sequence[Look] = (),
     eta: float = 0.0,
 ) -> Certificate:
-    """The certificate for the class `selected`, from the votes of fresh draws.
+    """The certificate that these votes prove, at the plan's alpha.
 
-    `counts` has a bin for each class and one last bin for draws that voted for nobody; that bin competes like a class.
-    `selected` must come from other draws than `counts`: the plan's n0. The scale is taken as the noise uses it, in
-    float32.
+    `counts` are the votes of the estimation draws: for each class, and last the draws that voted for nobody, which
+    compete with the classes as one more answer. `selected` is the class that won the plan's n0 selection draws; the
+    estimation draws must be independent of it. `scale` is rounded to float32, as the noise is drawn.
 
-    If the plan has no question, `counts` are the votes of its n draws. If it has one, the number of draws may depend on
-    the votes: `looks` are all that were taken, the last one at `counts`.
+    If the plan has no question, there must be n votes. If it has one, the number of votes may depend on the votes
+    themselves; then `looks` are all looks that were taken, and the last is the look at `counts`.
 
     `eta` bounds the total variation distance between a draw and the ideal noise. If it is 0, the certificate assumes
     that the draws were made in real arithmetic.
@@ -144,13 +146,13 @@ def certify_votes(
     now, looks = take_look(votes, selected), tuple(Look(*look) for look in looks)
     if plan.question is None:
         if looks:
-            raise ArgumentError("looks", looks[-1], "looks are for a question")
+            raise ArgumentError("looks", looks[-1], "only a plan with a question has looks")
         if n != plan.n:
-            raise ArgumentError("counts", votes, f"they are {n} votes, and the plan is {plan.n}")
+            raise ArgumentError("counts", votes, f"they are {n} votes, and the plan has n = {plan.n}")
     else:
         if not looks or looks[-1] != now:
             last = looks[-1] if looks else "none"
-            raise ArgumentError("looks", last, "the last look is at the votes that are counted")
+            raise ArgumentError("looks", last, "the last look must be the look at the counts")
         check_looks(looks, plan.n, classes)
     p_a, p_b = plan.bound(looks or (now,), family, sigma_min, eta)
     K = family.region(p_a, p_b)
@@ -177,10 +179,11 @@ def certify_votes(
 
 
 def predict_from_votes(counts: Sequence[int], alpha: float, eta: float = 0.0) -> int:
-    """The class that wins the votes, or ABSTAIN where its lead over the next could be chance (with risk alpha).
+    """The class with the most votes, or ABSTAIN if its lead over the runner-up may be chance.
 
-    `counts` and `eta` are as for `certify_votes`. With ideal noise, a few of the votes could have been others: at most
-    `moved` of them, except with probability alpha / 100. They are taken from the winner and given to the second.
+    The answer is not the likeliest class with probability at most alpha. `counts` and `eta` are as for `certify_votes`.
+    With ideal noise, a few of the votes might have been others: at most `moved` of them, except with probability
+    alpha / 100. That many are taken from the winner and given to the runner-up before the test.
     """
     check_alpha(alpha)
     votes = _whole_counts(counts)
@@ -193,16 +196,16 @@ def predict_from_votes(counts: Sequence[int], alpha: float, eta: float = 0.0) ->
 
 
 def _whole_counts(counts: Sequence[int]) -> list[int]:
-    """The votes as Python ints, whose sum cannot overflow."""
+    """The counts as Python integers, whose sum cannot overflow."""
     votes = [whole_number("counts", count, 0, MAX_N, f"votes lie between 0 and {MAX_N}") for count in counts]
     if len(votes) < 2:
-        raise ArgumentError("counts", votes, "there is a bin for each class, and one for draws that voted for nobody")
+        raise ArgumentError("counts", votes, "there is a count for each class, and one for draws that voted for nobody")
     whole_number("n", sum(votes), 1, MAX_N, f"counts must add up to between 1 and {MAX_N} draws")
     return votes
 
 
 def format_radius(radius: float, digits: int = 3) -> str:
-    """The radius rounded down: what is printed is never more than what was proved."""
+    """The radius with so many digits after the point, rounded down: never more than was proved."""
     if math.isinf(radius):
         return str(radius)
     return f"{Decimal(radius).quantize(Decimal(1).scaleb(-digits), ROUND_FLOOR, Context(prec=400)):f}"

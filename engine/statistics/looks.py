@@ -1,7 +1,7 @@
-"""Where adaptive stopping looks at the votes of an input, and what it sees there.
+"""The schedule of looks: after how many draws adaptive stopping looks at the votes of an input, and what it sees.
 
-The looks of a budget of n draws are set beforehand: each has a twentieth more draws than the one before, and at least a
-hundred. A finer schedule saves no draws, and each look takes time.
+The budget n alone decides the schedule. Each look has about 5 % more draws than the one before, and at least a hundred
+more. A finer schedule would save no draws, and every look takes time.
 """
 
 import bisect
@@ -18,11 +18,11 @@ RATIO = 1.05
 LEAST_APART = 100
 FIRST_LOOK = 200
 MOST_SPREAD = 500
-"""The first look is not before n / 500 draws either."""
+"""The first look is after at least n / MOST_SPREAD draws, and at least FIRST_LOOK."""
 
 
 class Look(NamedTuple):
-    """The votes at one look: how many draws, how many of them for the selected class, and for the next best answer."""
+    """The votes after so many draws: those for the selected class, and those for the most frequent other answer."""
 
     draws: int
     hits: int
@@ -30,13 +30,13 @@ class Look(NamedTuple):
 
 
 def take_look(counts: Sequence[int], selected: int) -> Look:
-    """The look at these votes: `counts` has a bin for each answer, and `selected` is the number of the class."""
+    """The look at these counts of votes, one for each answer, where `selected` is the number of the selected class."""
     return Look(sum(counts), counts[selected], max(count for answer, count in enumerate(counts) if answer != selected))
 
 
 @lru_cache
 def look_draws(n: int) -> tuple[int, ...]:
-    """The draws at which a budget of n is looked at; the last look is at n."""
+    """The numbers of draws after which a budget of n is looked at; the last is n."""
     looks = [n]
     while (earlier := min(round(looks[-1] / RATIO), looks[-1] - LEAST_APART)) >= max(FIRST_LOOK, n / MOST_SPREAD):
         looks.append(earlier)
@@ -44,24 +44,29 @@ def look_draws(n: int) -> tuple[int, ...]:
 
 
 def look_number(draws: int, n: int) -> int:
-    """Which look of a budget of n is at so many draws, from 0."""
+    """The place of the look after so many draws in the schedule of n, counted from 0."""
     return bisect.bisect_left(look_draws(n), draws)
 
 
 def next_look(draws: int, n: int) -> int:
-    """The draws of the first look after so many."""
+    """The number of draws at the first look after so many draws; there must be one."""
     looks = look_draws(n)
     return looks[bisect.bisect_right(looks, draws)]
 
 
 def check_looks(looks: Sequence[Look], n: int, others: int) -> None:
-    """Refuse looks that no input can have had, with so many answers besides the selected one: elsewhere, with some left
-    out, with votes that were taken back, or with a next best answer that has fewer votes than its part of the misses,
-    or more new ones than there are."""
+    """Refuse looks that no input can have had, if there are `others` answers besides the selected class.
+
+    Refused are looks that are not on the schedule of n or skip a part of it; counts that fall from one look to the
+    next; a runner-up with fewer votes than the misses divided among all others, or a runner-up that gained more votes
+    than there were new misses.
+    """
     if tuple(look.draws for look in looks) != look_draws(n)[: len(looks)]:
-        raise ArgumentError("looks", [look.draws for look in looks], f"a budget of {n} draws is looked at elsewhere")
+        raise ArgumentError(
+            "looks", [look.draws for look in looks], f"the schedule of {n} draws has its looks elsewhere"
+        )
     for before, look in itertools.pairwise([Look(0, 0, 0), *looks]):
-        misses, more = look.draws - look.hits, (look.draws - look.hits) - (before.draws - before.hits)
-        grown = before.hits <= look.hits and more >= 0 and 0 <= look.runner_up - before.runner_up <= more
-        if not grown or not misses <= others * look.runner_up:
+        misses, new_misses = look.draws - look.hits, (look.draws - look.hits) - (before.draws - before.hits)
+        grown = before.hits <= look.hits and 0 <= look.runner_up - before.runner_up <= new_misses
+        if not grown or misses > others * look.runner_up:
             raise ArgumentError("looks", tuple(look), f"these votes do not follow {tuple(before)}")

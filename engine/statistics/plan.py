@@ -1,4 +1,4 @@
-"""How to certify: the draws, the error probability, and the question that ends an input early."""
+"""The plan of a certification: the draws, the error probability, and the question that may end an input early."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,19 +22,22 @@ from ars.noise import Family
 __all__ = ["BOUNDS", "Plan"]
 
 BOUNDS = 2
-"""The version of the bounds of adaptive and two-sided certificates, for the record: the same votes have others in
-another version. (Version 1 used Bonferroni's inequality, over the looks and over the other answers.)"""
+"""The version of the bounds of adaptive and two-sided certificates, kept with a run: other versions compute other
+bounds from the same votes. (Version 1 divided alpha among the looks and among the other answers, by Bonferroni's
+inequality.)"""
 
-# Its halves, and the parts that `ars-bench stopping` makes of it, stay in the range of the bounds.
+# Half of it, and the parts into which `ars-bench stopping` divides it, must be in the range of bounds.py.
 MIN_PLAN_ALPHA = 1e-9
 MIN_ADAPTIVE_ALPHA = 1e-5
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How to certify: n0 draws select a class, n draws bound its share, and alpha is the allowed share of errors.
+    """How an input is certified: n0 draws select a class, n further draws bound its probability, and the certificate is
+    wrong with probability at most alpha.
 
-    With a question, an input stops as soon as that is settled, and n is the budget that none exceeds.
+    With a `question`, an input stops as soon as the question is settled, and n is its budget: it never takes more. If
+    `two_sided`, alpha is divided between a bound on pA and one on pB; otherwise pB is 1 - pA.
     """
 
     n0: int = 100
@@ -62,25 +65,26 @@ class Plan:
 
     @property
     def settings(self) -> dict[str, str | float]:
-        """The plan, for the record."""
+        """The plan as a run's record keeps it, in JSON."""
         plan: dict[str, str | float] = {"n0": self.n0, "n": self.n, "alpha": self.alpha, "two_sided": self.two_sided}
         question = {"stopping": "fixed"} if self.question is None else {"stopping": "adaptive"} | self.question.settings
         return plan | question | ({} if self.bounds_version is None else {"bounds": self.bounds_version})
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> Self:
-        """The plan whose settings these are. Other settings of the run may be among them, and are ignored.
+        """The plan whose settings these are: the inverse of `settings`.
 
-        So is the version of the bounds: whoever computes a certificate again has to compare it with BOUNDS.
+        Other settings of a run may be among them, and are ignored. So is the version of the bounds: whoever computes
+        certificates again must compare it with `bounds_version`.
         """
         question = question_from_settings(settings)
-        value: Callable[[str], Any] = settings.get  # __post_init__ refuses a missing one, and one of a wrong type
+        value: Callable[[str], Any] = settings.get  # __post_init__ checks the types, None included
         return cls(value("n0"), value("n"), value("alpha"), value("two_sided"), question)
 
     def bound(self, looks: Sequence[Look], family: Family, sigma_min: float, eta: float) -> tuple[float, float]:
-        """A lower bound of pA and an upper bound of pB, from all looks at the votes; at fixed n there is one.
+        """A lower bound on pA and an upper bound on pB, from all looks at the votes. At fixed n there is one look.
 
-        The probability of each answer may differ by `eta` between the draws and the noise that they stand for.
+        The probability of an answer may differ by `eta` between the draws and the ideal noise.
         """
         if self.question is None:
             (look,) = looks
@@ -89,7 +93,7 @@ class Plan:
         return widen(*bound_at_looks(looks, self.n, self.alpha, ladders, two_sided=self.two_sided), eta)
 
     def stopping_rule(self, family: Family, sigma_min: float, eta: float) -> StoppingRule:
-        """When an input with this noise has had enough draws."""
+        """The rule that decides when an input with this noise has had enough draws."""
         if self.question is None:
             return Fixed(self.n)
 

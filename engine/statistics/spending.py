@@ -1,22 +1,45 @@
-"""How few misses exclude a rate of misses, at every look together: alpha is spent exactly.
+"""The test of one miss rate at all looks together: with how few misses is the rate excluded?
 
-A draw misses at some rate. To exclude that it is `rate` or more, a test has a limit for each look: with so few misses
-there, or fewer, the rate is excluded. The test is right at all looks together if draws that do miss at `rate` meet any
-of its limits with a probability of at most alpha. That probability is computed here, by following the law of the number
-of misses from look to look; nothing is given away to Bonferroni's inequality, nor to an approximation (exact group
-sequential tests: Lan and DeMets, "Discrete sequential boundaries for clinical trials", Biometrika 70, 1983; Stallard
-and Todd, "Exact sequential tests for single samples of discrete responses using spending functions", Statistics in
-Medicine 19, 2000).
+Let each draw miss with probability p, independently of the others. The test of `rate` has a limit for each look of the
+schedule, and it excludes the rate, that is, it concludes p < rate, if at any look the misses so far are at most the
+limit of that look.
 
-The last limit is chosen first, and close to that of a test that looks only once, after n draws: GIVEN_UP standard
-deviations of the misses below it, rounded down. So an input that runs to the budget loses almost nothing, and where
-misses are so rare that one more of them would decide, it loses nothing at all. What is left of alpha is spent on the
-earlier looks, in proportion to (draws / n) ** EARLY. An exclusion costs only what the last look would not have excluded
-anyway.
+**Claim.** If p >= rate, the test excludes the rate with probability at most alpha.
 
-Rounding and the tails that are left out are less than a share SLACK + n SLACK_A_DRAW of alpha, which is given up for
-them. Binomial sums are incomplete beta functions, right to ten digits up to n = 10^9. scipy's bdtr and bdtrc are not:
-near the mean they are off by a fifth at n = 10^8 (test_spending.py shows both).
+*Proof.* It is enough to show this for p = rate. For if p is larger, couple the draws so that every draw that misses at
+`rate` also misses at p: then the misses at p are never fewer, and whenever they meet a limit, those at `rate` do. For
+p = rate the probability is computed, by following the distribution of the number of misses from look to look. Let X be
+the misses after all n draws and L the last limit. The rate is excluded if X <= L, or if X > L and an earlier limit was
+met. So the probability is P(X <= L), plus a sum over the earlier looks and over the numbers m of misses that each of
+them excludes: the probability of m misses there with no limit met before, times the probability that more than L - m
+of the remaining draws miss. `find_limits` keeps this total at alpha or below. QED.
+
+There is neither a union bound in this nor an approximation. Such tests are known as exact group sequential tests: Lan
+and DeMets, "Discrete sequential boundaries for clinical trials", Biometrika 70, 1983; Stallard and Todd, "Exact
+sequential tests for single samples of discrete responses using spending functions", Statistics in Medicine 19, 2000.
+
+**How the limits are chosen.** Any limits with that total are valid; these are meant to lose little at n draws.
+
+1. The last limit comes first. It is that of the test with a single look at n draws, less GIVEN_UP standard deviations
+   of X, rounded down to a whole number of misses. So an input that uses its whole budget loses almost nothing; and
+   where misses are so rare that one of them decides, it loses nothing at all.
+2. What that leaves of alpha is spent on the earlier looks. The look at t draws has the largest limit for which the sum
+   above, over the looks up to it, is at most the share (t / T) ** EARLY of it, where T draws are those of the last look
+   but one. Only outcomes that the last look would not exclude anyway cost anything.
+3. No limit is below that of a given `floor`: the limits of the test of a lower rate. The proof in ladder.py needs
+   this. If the floor costs more than alpha allows, the floor itself is the test: it is a test of a lower rate, and so,
+   by the coupling above, a test of this rate too.
+
+**Numerical error.** The share SLACK + n SLACK_A_DRAW of alpha is given up for it. It has to cover:
+
+- the tails that are left out, each at most _TAIL alpha: two for each step and one for each distribution, at 130 looks
+  at most, which is 4e-7 of alpha;
+- the rounding of the distributions, below 1e-9 of the sums that decide;
+- the binomial sums. They are incomplete beta functions, whose error was at most 4e-11 for up to 10^9 draws, against
+  sums with 50 digits. (scipy's bdtr and bdtrc are no good here: near the mean they are off by a fifth at 10^8 draws.
+  test_spending.py has both comparisons.)
+
+The error of a Fourier transform is added to the costs instead (_FOURIER_ERROR).
 """
 
 import math
@@ -35,54 +58,55 @@ GIVEN_UP = 0.2
 EARLY = 0.25
 SLACK, SLACK_A_DRAW = 1e-6, 1e-14
 _TAIL = 1e-9
-"""Tails of this share of alpha are left out: two of a step and one of the law, at 130 looks at most."""
-_LARGE = 2**18
-_LARGE_ERROR = 1e-14
-"""Convolutions of more products than _LARGE are by Fourier transform: fast, and a sum is wrong by less than this."""
+_FOURIER = 2**18
+"""A convolution of more products than this is computed by Fourier transform."""
+_FOURIER_ERROR = 1e-14
+"""Bounds the error of any sum of probabilities after a Fourier transform."""
 
-Law = NDArray[np.float64]
-"""The probabilities of numbers of misses, from some lowest number on."""
+Distribution = NDArray[np.float64]
+"""The probabilities of successive numbers of misses; the lowest number is kept beside it."""
 
 
 @lru_cache(maxsize=2**14)
-def find_limits(rate: float, n: int, alpha: float, at_least: tuple[int, ...] = ()) -> tuple[int, ...]:
-    """For each look of a budget of n draws, the most misses with which `rate` is excluded; -1 if it never is.
+def find_limits(rate: float, n: int, alpha: float, floor: tuple[int, ...] = ()) -> tuple[int, ...]:
+    """For each look of a budget of n draws, the most misses with which `rate` is excluded; -1 if none are few enough.
 
-    No limit is below that of `at_least`, if given: the limits of the test of a lower rate, at the same n and alpha.
-    What excludes the lower rate then excludes this one too.
+    A `floor` is the limits of the test of a lower rate, at the same n and alpha. No limit is below it, so whatever
+    excludes the lower rate excludes this one too.
     """
     draws = look_draws(n)
-    floor = at_least or (-1,) * len(draws)
+    floor = floor or (-1,) * len(draws)
     alpha *= 1 - SLACK - SLACK_A_DRAW * n
-    single = _single_limit(rate, n, alpha)
+    single = _find_single_limit(rate, n, alpha)
     if len(draws) == 1 or single < 0:
         return (*floor[:-1], max(single, floor[-1]))
     last = max(single - int(GIVEN_UP * math.sqrt(n * rate * (1 - rate))), floor[-1])
     left = alpha - _chance_of_at_most(last, n, rate)
-    chosen: list[int] = []
-    spent, law, lowest = 0.0, np.ones(1), 0  # the law of draws that have met no limit so far
+    limits: list[int] = []
+    # The distribution of the misses of draws that have met no limit so far, and what the limits so far have spent.
+    distribution, lowest, spent = np.ones(1), 0, 0.0
     for number, (before, now) in enumerate(zip((0, *draws), draws[:-1], strict=False)):
-        law, lowest, error = _after(law, lowest, now - before, rate, _TAIL * alpha)
-        # More than these are not excluded: that would cost too much, even where the last look excludes nearly all.
-        few = law[: max(floor[number] - lowest + 1, int(np.searchsorted(np.cumsum(law), 100 * alpha)))]
-        to_come = np.clip(last - lowest - np.arange(len(few)), -1, n - now)
-        costs = spent + error + np.cumsum(few * _chances_of_more_than(to_come, n - now, rate))
+        distribution, lowest, error = _draw_more(distribution, lowest, now - before, rate, _TAIL * alpha)
+        # Limits beyond the quantile of 100 alpha are not tried: they would cost too much in any case.
+        tried = max(floor[number] - lowest + 1, int(np.searchsorted(np.cumsum(distribution), 100 * alpha)))
+        candidates = distribution[:tried]
+        misses_left = np.clip(last - lowest - np.arange(len(candidates)), -1, n - now)
+        costs = spent + error + np.cumsum(candidates * _chances_of_more_than(misses_left, n - now, rate))
         excluded = int(np.searchsorted(costs, left * (now / draws[-2]) ** EARLY, "right"))
         excluded = max(excluded, floor[number] - lowest + 1, 0)
         spent = float(costs[excluded - 1]) if excluded else spent + error
-        chosen.append(lowest + excluded - 1)
-        law, lowest = law[excluded:], lowest + excluded
-    # The floor may ask for more than is left. It is a test of a lower rate, and so one of this rate, too.
-    return (*chosen, last) if spent <= left else floor
+        limits.append(lowest + excluded - 1)
+        distribution, lowest = distribution[excluded:], lowest + excluded
+    return (*limits, last) if spent <= left else floor
 
 
-def _single_limit(rate: float, n: int, alpha: float) -> int:
-    """The most misses that n draws at this rate have with a probability of at most alpha; -1 if there are none."""
-    low, high = -1, n  # the first is few enough, the second too many
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if _chance_of_at_most(middle, n, rate) <= alpha else (low, middle)
-    return low
+def _find_single_limit(rate: float, n: int, alpha: float) -> int:
+    """The largest k for which n draws miss at most k times with a probability of at most alpha; -1 if there is none."""
+    few, many = -1, n
+    while many - few > 1:
+        middle = (few + many) // 2
+        few, many = (middle, many) if _chance_of_at_most(middle, n, rate) <= alpha else (few, middle)
+    return few
 
 
 def _chance_of_at_most(k: int, draws: int, rate: float) -> float:
@@ -91,29 +115,32 @@ def _chance_of_at_most(k: int, draws: int, rate: float) -> float:
 
 
 def _chances_of_more_than(numbers: NDArray[np.int64], draws: int, rate: float) -> NDArray[np.float64]:
-    """P(X > k) for each k of `numbers`, which may be anything from -1 to `draws`."""
+    """P(X > k) for the number X of misses among so many draws, for each k of `numbers`, -1 <= k <= draws."""
     inside = np.clip(numbers, 0, draws - 1)
     chances = betainc(inside + 1, draws - inside, rate)
     return np.where(numbers < 0, 1.0, np.where(numbers == draws, 0.0, chances))
 
 
-def _after(law: Law, lowest: int, draws: int, rate: float, tail: float) -> tuple[Law, int, float]:
-    """The law after more draws, its lowest number, and by how much a sum of it may be wrong."""
+def _draw_more(
+    distribution: Distribution, lowest: int, draws: int, rate: float, tail: float
+) -> tuple[Distribution, int, float]:
+    """The distribution of the misses after more draws, its lowest number, and a bound on the error of its sums."""
     fewest, step = _binomial(draws, rate, tail)
-    large = len(law) * len(step) > _LARGE
-    law = np.maximum(fftconvolve(law, step), 0) if large else np.convolve(law, step)
-    law = law[: len(law) - int(np.searchsorted(np.cumsum(law[::-1]), tail))]
-    return law, lowest + fewest, _LARGE_ERROR if large else 0.0
+    fourier = len(distribution) * len(step) > _FOURIER
+    after = np.maximum(fftconvolve(distribution, step), 0) if fourier else np.convolve(distribution, step)
+    after = after[: len(after) - int(np.searchsorted(np.cumsum(after[::-1]), tail))]
+    return after, lowest + fewest, _FOURIER_ERROR if fourier else 0.0
 
 
-def _binomial(draws: int, rate: float, tail: float) -> tuple[int, Law]:
-    """The law of the misses among so many draws, without its tails; and its lowest number."""
+def _binomial(draws: int, rate: float, tail: float) -> tuple[int, Distribution]:
+    """The lowest number and the distribution of the misses among so many draws, without its two tails."""
     mode, width = int((draws + 1) * rate), 12 * math.sqrt(draws * rate * (1 - rate)) + 60
     numbers = np.arange(max(0, int(mode - width)), min(draws, int(mode + width)) + 1)
-    steps = np.log((draws - numbers[:-1]) / (numbers[:-1] + 1)) + math.log(rate / (1 - rate))
-    logs = np.concatenate([[0.0], np.cumsum(steps)])
-    law = np.exp(logs - logs.max())
-    law /= law.sum()
-    below = int(np.searchsorted(np.cumsum(law), tail))
-    above = int(np.searchsorted(np.cumsum(law[::-1]), tail))
-    return int(numbers[below]), law[below : len(law) - above]
+    # Successive probabilities have simple ratios; a sum of their logarithms neither overflows nor underflows.
+    ratios = np.log((draws - numbers[:-1]) / (numbers[:-1] + 1)) + math.log(rate / (1 - rate))
+    logs = np.concatenate([[0.0], np.cumsum(ratios)])
+    distribution = np.exp(logs - logs.max())
+    distribution /= distribution.sum()
+    below = int(np.searchsorted(np.cumsum(distribution), tail))
+    above = int(np.searchsorted(np.cumsum(distribution[::-1]), tail))
+    return int(numbers[below]), distribution[below : len(distribution) - above]

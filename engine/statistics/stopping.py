@@ -1,17 +1,23 @@
 """When an input has had enough draws.
 
-Whatever the rule, the bound that a certificate reports is valid for it: `Fixed` looks once, and `Adaptive` uses bounds
-that hold at every look (ladder.py). So when to stop may be any guess. `Adaptive` stops when its question is settled:
-when the radius that is certified now gives the same answer as the best radius that may be hoped for at n draws.
+The guarantee of a certificate does not depend on this module. `Fixed` looks once, after n draws; `Adaptive` uses bounds
+that hold at all looks together (ladder.py). A bad guess about when to stop costs draws or certified accuracy, never
+validity.
 
-To be hoped for, a radius must have some chance. The chance is that of the coming votes after those so far, with
-Jeffreys' prior, and HOPE t (1 - t) sqrt(2 s) of it is enough after a share t of the draws: the more draws are left to
-pay, the better it must be; but early on the next look is near, costs little, and tells more. s is the standard
-deviation of a vote. Where misses are rare it is small, and there the radii that n draws certify spread the most: a
-chance that is given up loses more inputs there. Where misses are rare, and most draws are spent, no rule could save a
-hundredth more draws with the same tests and at the same loss (test_stopping_optimum.py). How much to lose
-is HOPE's to say: for the models of docs/adaptive.md it is 0.15 to 0.35 points of certified accuracy at the worst radius
-of the grid, on average over orders of the votes.
+`Adaptive` stops an input when its question is settled: when the radius that is certified now gives the same answer as
+the best radius that is still reachable with n draws. A radius counts as reachable if its predictive probability
+(Jeffreys prior) of being certified at n draws exceeds HOPE t (1 - t) sqrt(2 s), where t is the fraction of the budget
+spent and s the standard deviation of one vote. The threshold has this form for three reasons:
+
+- 1 - t: the more draws are left to pay for, the likelier a better answer must be.
+- t: early on, the next look costs little and tells much, so even an unlikely answer is worth waiting for.
+- sqrt(2 s): s is small where misses are rare. There the radius that n draws certify varies most by chance, so giving up
+  the unlikely radii loses more inputs.
+
+HOPE decides how much certified accuracy is lost for how many draws. For the models of docs/adaptive.md, HOPE = 1.8
+loses 0.15 to 0.35 points at the worst radius of the grid, averaged over random orders of the votes. Where misses are
+rare, and most of the draws are spent, no rule with the same tests and the same loss saves even 1 % more draws
+(test_stopping_optimum.py).
 """
 
 import bisect
@@ -40,30 +46,33 @@ __all__ = [
 ]
 
 RADII = tuple(i * 0.25 for i in range(15))
-"""The field's grid."""
+"""The radii at which the literature reports certified accuracy."""
 
 NO_RADIUS = -1.0
 """Stands for the radius of votes that certify nothing, not even the radius 0."""
 
 HOPE = 1.8
+"""How likely a better answer must be before it is worth more draws; the module's docstring has the formula."""
 
 LEAST_TOLERANCE = 0.001
 
-# Regions are asked for at multiples of a step, so that inputs of nearly the same scale share their tests. It is a
-# sixteenth of the spread of 100,000 votes or less.
 _STEP = 2.0**-12
-_SMALLEST_REGION, _LARGEST_REGION = 1 / 64, 20.0  # more than 10^9 draws that all hit can prove
+"""The region sizes of a grid are multiples of this, so that inputs of nearly the same scale share their tests. It is at
+most a sixteenth of the standard deviation that K has after 100,000 votes."""
+_SMALLEST_REGION, _LARGEST_REGION = 1 / 64, 20.0  # no region is larger than 20, even after 10^9 draws without a miss
 
 
 class StoppingRule(Protocol):
+    """Decides, from the looks at an input's votes, how many more draws it gets."""
+
     def more(self, looks: Sequence[Look]) -> int:
-        """How many more draws to take after these looks; 0 ends the input."""
+        """The number of draws to take after these looks, before the next; 0 if the input has had enough."""
         ...
 
 
 @dataclass(frozen=True)
 class Fixed:
-    """The paper's rule: n draws, whatever they say."""
+    """The paper's rule: n draws, whatever the votes."""
 
     n: int
 
@@ -72,19 +81,22 @@ class Fixed:
 
 
 class Question(Hashable, Protocol):
-    """What is asked of a certificate. A radius is NO_RADIUS where the certificate abstains."""
+    """What adaptive stopping wants to know about the certified radius, which is NO_RADIUS for an abstention.
+
+    A new kind of question is a class here, a row of QUESTIONS, and an option of the command line.
+    """
 
     def regions(self, sigma_min: float) -> tuple[float, ...]:
-        """The sizes K that are asked about, from small to large, where the smallest scale is this."""
+        """The region sizes K that the answer depends on, from small to large, if the smallest scale is sigma_min."""
         ...
 
     def settled(self, now: float, best: float) -> bool:
-        """Whether a radius of `best` would give the same answer as the radius `now`."""
+        """Whether the radius `now` answers the question as the radius `best` would."""
         ...
 
     @property
     def settings(self) -> dict[str, str | float]:
-        """The question as the record keeps it, by names that JSON can hold."""
+        """The question as a run's record keeps it, in JSON."""
         ...
 
     @classmethod
@@ -95,7 +107,7 @@ class Question(Hashable, Protocol):
 
 @dataclass(frozen=True)
 class Grid:
-    """Which of these radii are certified? One radius makes a yes-or-no question."""
+    """Which of these radii are certified? A single radius makes it a yes-or-no question."""
 
     radii: tuple[float, ...] = RADII
 
@@ -106,8 +118,12 @@ class Grid:
         object.__setattr__(self, "radii", tuple(sorted(set(radii))))
 
     def regions(self, sigma_min: float) -> tuple[float, ...]:
-        """The first of all, and those of the radii: above them by more than rounding, and by 3e-7 where a radius is a
-        multiple of a step but for the float32 of the scale."""
+        """The smallest region, then radius / sigma_min for each radius, rounded up to a step. The margin keeps each
+        region above its radius after sigma_min has been rounded to float32.
+
+        That rounding moves radius / sigma_min by up to 6e-8 of it. So a quotient that exceeds a step by less than 1e-7
+        counts as that step, which is then raised by 2e-7 of it.
+        """
         sizes = (min(radius / sigma_min, _LARGEST_REGION) / _STEP for radius in (0, *self.radii))
         steps = {max(1, math.ceil(size * (1 - 1e-7))) for size in sizes}
         return tuple(step * _STEP * (1 + 2e-7) for step in sorted(steps))
@@ -138,8 +154,8 @@ class Grid:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """What is the radius, to within this share of what n draws would give with the same bounds? Below a 64th of sigma
-    the share is larger."""
+    """What is the radius, to within this fraction of what n draws would certify with the same tests? Radii below
+    sigma_min / 64 may be off by more."""
 
     tolerance: float
 
@@ -150,7 +166,7 @@ class Tolerance:
         object.__setattr__(self, "tolerance", tolerance)
 
     def regions(self, sigma_min: float) -> tuple[float, ...]:
-        """Half of the tolerance apart; the other half is for stopping early."""
+        """Sizes in ratios of half the tolerance. Stopping early has the other half."""
         ratio = 1 / (1 - self.tolerance / 2)
         number = math.ceil(math.log(_LARGEST_REGION / _SMALLEST_REGION, ratio))
         return (_STEP, *(_SMALLEST_REGION * ratio**power for power in range(number)))
@@ -168,11 +184,11 @@ class Tolerance:
 
 
 QUESTIONS: dict[str, type[Question]] = {"radii": Grid, "tolerance": Tolerance}
-"""Every kind of question, by a name that is in its settings and in no other's."""
+"""The kinds of questions, each by a name that its settings have and those of no other kind."""
 
 
 def question_from_settings(settings: Mapping[str, object]) -> Question | None:
-    """The question among the settings of a run; None if n was fixed."""
+    """The question that a run's settings hold; None if its stopping is fixed."""
     stopping = settings.get("stopping")
     if stopping == "fixed":
         return None
@@ -185,17 +201,17 @@ def question_from_settings(settings: Mapping[str, object]) -> Question | None:
 
 
 _RADII = "give radii that are finite and not negative, like 0,0.25,0.5"
-_TOLERANCE = f"it is a share from {LEAST_TOLERANCE} up to 1, like 0.01"
+_TOLERANCE = f"it is a share of the radius, at least {LEAST_TOLERANCE} and below 1, like 0.01"
 
 
 @dataclass(frozen=True)
 class Adaptive:
-    """Stop at the first look that settles the question, and at n draws at the latest."""
+    """Stops at the first look that settles the question, and after n draws at the latest."""
 
     n: int
     question: Question
     radius: Callable[[Sequence[Look]], float]
-    """The radius that these looks certify, or -1."""
+    """The radius that these looks certify, or NO_RADIUS."""
     hope: float = HOPE
 
     def more(self, looks: Sequence[Look]) -> int:
@@ -204,21 +220,25 @@ class Adaptive:
         last = looks[-1]
         if last.draws == self.n:
             return 0
-        if self.question.settled(self.radius(looks), self.radius([*looks, self._best(last)])):
+        if self.question.settled(self.radius(looks), self.radius([*looks, self._best_reachable(last)])):
             return 0
         return next_look(last.draws, self.n) - last.draws
 
-    def _best(self, look: Look) -> Look:
-        """The look at n draws that may be hoped for."""
-        left, rate = self.n - look.draws, (look.draws - look.hits + 0.5) / (look.draws + 1)
-        enough = min(0.5, self.hope * look.draws / self.n * left / self.n * (4 * rate * (1 - rate)) ** 0.25)
-        # Votes weighed by `left / n` give the share of the coming votes the spread of its predictive law.
-        hits = _share(look.hits, look.draws, left / self.n, 1 - enough)
-        runner_up = _share(look.runner_up, look.draws, left / self.n, enough)
-        most = self.n - look.draws + look.hits
-        hoped = min(most, look.hits + round(left * hits))
-        return Look(self.n, hoped, min(self.n - hoped, look.runner_up + round(left * runner_up)))
+    def _best_reachable(self, look: Look) -> Look:
+        """The best look at n draws that is still reachable after this one: more hits, or fewer votes for the runner-up,
+        would have a predictive probability below the threshold."""
+        left = self.n - look.draws
+        rate = (look.draws - look.hits + 0.5) / (look.draws + 1)
+        sqrt_2s = (4 * rate * (1 - rate)) ** 0.25
+        threshold = min(0.5, self.hope * look.draws / self.n * left / self.n * sqrt_2s)
+        # Given the votes of m draws, the share of hits among the `left` draws to come has about the variance
+        # pq (1/m + 1/left) = pq / (m left / n): that of a posterior in which each vote counts only left / n.
+        hits = _posterior_quantile(look.hits, look.draws, left / self.n, 1 - threshold)
+        runner_up = _posterior_quantile(look.runner_up, look.draws, left / self.n, threshold)
+        reached = min(self.n - look.draws + look.hits, look.hits + round(left * hits))
+        return Look(self.n, reached, min(self.n - reached, look.runner_up + round(left * runner_up)))
 
 
-def _share(count: int, draws: int, weight: float, quantile: float) -> float:
+def _posterior_quantile(count: int, draws: int, weight: float, quantile: float) -> float:
+    """The quantile of a probability after `count` hits in `draws`, each vote of that weight (Jeffreys prior)."""
     return float(betaincinv(count * weight + 0.5, (draws - count) * weight + 0.5, quantile))

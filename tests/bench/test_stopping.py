@@ -10,7 +10,8 @@ from click.testing import CliRunner
 from support import models
 
 from ars.bench.cli import main
-from ars.bench.stopping.rules import HOPES, _betting, _equal, replay, votes_of_run
+from ars.bench.stopping.replay import HOPES, reorder_votes, replay
+from ars.bench.stopping.rules import bound_by_betting, bound_with_equal_alpha
 from ars.engine.cli import main as engine
 from ars.engine.records.record import Record
 from ars.engine.statistics.certificate import certify_votes
@@ -30,20 +31,20 @@ def records(n, shares):
 
 def test_the_published_bounds_are_bounds_and_betting_holds_for_the_mixture_it_bets():
     for count, draws in ((0, 1000), (10, 1000), (500, 1000), (999, 1000), (1000, 1000)):
-        for bound in (_equal, _betting):
+        for bound in (bound_with_equal_alpha, bound_by_betting):
             assert count / draws <= bound(count, draws, 20_000, 0.001) <= 1
-    rate = _betting(0, 1000, 20_000, 0.001)
+    rate = bound_by_betting(0, 1000, 20_000, 0.001)
     from scipy.special import beta
 
     assert beta(0.5, 1000.5) / beta(0.5, 0.5) / (1 - rate) ** 1000 == pytest.approx(1000)
 
 
 def test_votes_of_a_run_end_where_the_run_ended():
-    (votes,) = votes_of_run(list(records(20_000, [0.9])), 20_000, orders=1)
+    (votes,) = reorder_votes(list(records(20_000, [0.9])), 20_000, orders=1)
     assert [look.draws for look in votes.looks] == list(look_draws(20_000))
     assert votes.looks[-1] == (20_000, 18_000, 2000)
     assert all(0.8 < look.hits / look.draws < 1 for look in votes.looks)
-    (longer,) = votes_of_run(list(records(1000, [0.9])), 20_000, orders=1)
+    (longer,) = reorder_votes(list(records(1000, [0.9])), 20_000, orders=1)
     assert longer.looks[-1].draws == 20_000
     assert longer.looks[-1].hits / 20_000 == pytest.approx(0.9, abs=0.05)
 
@@ -54,7 +55,7 @@ def test_ours_takes_the_fewest_draws_at_equal_certified_accuracy():
 
     rng = np.random.default_rng(0)
     shares = norm.cdf(np.concatenate([rng.normal(1.5, 1.3, 150), rng.uniform(4.5, 7, 50)]))
-    votes = list(votes_of_run(list(records(100_000, shares)), 100_000, orders=1))
+    votes = list(reorder_votes(list(records(100_000, shares)), 100_000, orders=1))
     as_it_is, ours, *others = replay(votes, 100_000, Grid())
     assert as_it_is.hope == HOPE
     assert (as_it_is.mean_draws <= ours.mean_draws) == (ours.hope <= HOPE)

@@ -10,9 +10,9 @@ from ars.engine import batch_size
 @pytest.fixture
 def choose(monkeypatch):
     def choose(rates, shape=(1, 28, 28)):
-        monkeypatch.setattr(batch_size, "_draws_a_second", lambda lanes, sampler: rates[lanes.batch])
+        monkeypatch.setattr(batch_size, "_measure_rate", lambda lanes, sampler: rates[lanes.batch])
         sampler = SimpleNamespace(load=lambda *arguments: None)
-        return batch_size.best_batch(lambda size: SimpleNamespace(batch=size, close=lambda: None), sampler, shape)
+        return batch_size.find_best_batch(lambda size: SimpleNamespace(batch=size, close=lambda: None), sampler, shape)
 
     return choose
 

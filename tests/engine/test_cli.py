@@ -231,7 +231,7 @@ def test_inspect_and_devices_say_what_is_there():
     store = CliRunner().invoke(main, ["inspect", "run.sqlite"]).stdout
     assert "certified     3" in store
     assert "seed          0" in store
-    assert "onnxruntime  ready" in CliRunner().invoke(main, ["devices"]).stdout
+    assert "onnxruntime     ready" in CliRunner().invoke(main, ["devices"]).stdout
 
 
 def test_from_python_the_certificate_is_the_same():

@@ -193,9 +193,7 @@ def test_an_interrupt_while_the_batch_is_measured_ends_with_130():
 def test_a_tensorrt_engine_needs_a_gpu():
     Path("model.trt").write_bytes(b"engine")
     refused(certify(engine="model.trt"), "pycuda is not installed; run `pip install 'ars-certify[gpu]'`")
-    refused(
-        certify("--device", "cpu", engine="model.trt"), "model.trt: TensorRT engines run on GPUs; use --device cuda:0"
-    )
+    refused(certify("--device", "cpu", engine="model.trt"), "model.trt: it does not run on cpu; use --device cuda:0")
 
 
 def make_folder(broken=True):

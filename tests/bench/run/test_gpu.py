@@ -14,7 +14,7 @@ from ars.bench.run import candidates
 
 
 @pytest.mark.usefixtures("machine")
-@pytest.mark.parametrize(("engine", "runner"), [("model.trt", "tensorrt"), ("model.onnx", "onnxruntime")])
+@pytest.mark.parametrize(("engine", "runner"), [("model.trt", "tensorrt"), ("model.onnx", "onnxruntime-gpu")])
 def test_a_model_is_timed_on_the_gpu(tmp_path, monkeypatch, machine, engine, runner):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(timing, "TURN_SECONDS", 0.01)

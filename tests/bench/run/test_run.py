@@ -91,6 +91,7 @@ def test_what_cannot_be_measured_is_left_out_with_the_reason(network, monkeypatc
 def test_a_runner_that_is_not_installed_is_left_out(tmp_path, monkeypatch):
     models.linear(tmp_path / "model.onnx")
     monkeypatch.setitem(sys.modules, "openvino", None)
+    monkeypatch.delitem(sys.modules, "ars.engine.runners.openvino", raising=False)
     result = run("--engine", tmp_path / "model.onnx")
     assert result.exit_code == 0, result.output
     assert "ars onnxruntime fp32" in result.stdout

@@ -200,5 +200,5 @@ def test_a_gpu_that_is_not_there_is_refused(machine):
 
 def test_files_and_backends_that_do_not_run_on_a_gpu_are_refused():
     Path("model.pt").write_bytes(b"")
-    refused(certify("--device", "cuda:0", engine="model.pt"), "model.pt: it does not run on cuda:0; give a TensorRT")
+    refused(certify("--device", "cuda:0", engine="model.pt"), "model.pt: it does not run on cuda:0; use --device cpu")
     refused(certify("--device", "cuda:0", "--backend", "openvino"), "model.onnx: openvino does not run on cuda:0")

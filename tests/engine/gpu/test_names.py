@@ -15,6 +15,7 @@ from simulated_gpu import onnxruntime as simulated_onnxruntime
 from simulated_gpu import tensorrt as simulated_tensorrt
 from support.engine_runs import certify, records
 
+from ars.engine.backends import backend_named
 from ars.engine.records.store import read_header
 from ars.engine.selftest import MODEL
 
@@ -75,7 +76,7 @@ def offered(function):
 
 @pytest.mark.skipif(rtx is None, reason="tensorrt_rtx is not installed")
 def test_every_listed_name_of_tensorrt_is_in_the_real_one_with_these_parameters_and_simulated(project):
-    for name, expected in project("ars.engine.runners.tensorrt").API.items():
+    for name, expected in project("ars.engine.runners.plans").API.items():
         for root in (rtx, simulated_tensorrt):
             thing = found(root, name)
             if expected is not None:
@@ -84,12 +85,12 @@ def test_every_listed_name_of_tensorrt_is_in_the_real_one_with_these_parameters_
 
 
 def test_tensorrt_is_called_by_the_names_that_are_listed(project):
-    listed = project("ars.engine.runners.tensorrt").API
-    source = (ENGINE / "runners" / "tensorrt.py").read_text()
+    listed = project("ars.engine.runners.plans").API
+    source = (ENGINE / "runners" / "plans.py").read_text()
     used = set(re.findall(r"\btrt\.([A-Za-z_.]+)", source)) - {"ILogger", "ILogger.__init__"}
     assert used <= set(listed)
     attributes = {node.attr for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute)}
-    assert {name.split(".")[-1] for name in listed} <= attributes | {"log"}
+    assert {name.split(".")[-1] for name in listed} <= attributes | {"log", "__version__"}
 
 
 @pytest.mark.skipif(rtx is None, reason="tensorrt_rtx is not installed")
@@ -111,9 +112,9 @@ def test_onnxruntimes_names_are_the_real_ones_with_these_parameters():
 
 
 @pytest.mark.skipif(rtx is None, reason="tensorrt_rtx is not installed")
-def test_the_real_one_builds_the_network_of_the_selftest(project):
-    plan = project("ars.engine.runners.tensorrt").build_plan(rtx, MODEL, (1, 64, 64))
-    assert len(plan) > MODEL.stat().st_size
+def test_the_real_one_builds_the_network_of_the_selftest(tmp_path):
+    plan = backend_named("tensorrt_rtx").load().convert(MODEL, tmp_path, 64)
+    assert plan.stat().st_size > MODEL.stat().st_size
 
 
 @pytest.mark.skipif(rtx is None, reason="tensorrt_rtx is not installed")

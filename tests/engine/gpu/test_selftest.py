@@ -31,8 +31,10 @@ def test_the_processor_passes():
         ["cpu", "votes"],
         ["cpu", "onnxruntime"],
         ["cpu", "certificate,"],
+        ["cpu", "openvino"],
+        ["cpu", "certificate,"],
     ]
-    assert result.stdout.count(" ok ") == 4
+    assert result.stdout.count(" ok ") == 6
 
 
 def test_the_simulated_gpu_passes(machine):
@@ -65,7 +67,7 @@ def test_a_kernel_that_computes_something_else_fails(machine, monkeypatch, kerne
     monkeypatch.setattr(kernels, "launch", slightly_wrong)
     result = run("selftest", "--device", "cuda:0")
     assert result.exit_code == 1
-    assert f"cuda:0   {check:<24} FAILED" in result.stdout
+    assert f"cuda:0   {check:<28} FAILED" in result.stdout
     assert "Error: cuda:0 failed" in result.stderr
 
 
@@ -89,28 +91,28 @@ def test_devices_lists_each_gpu_and_where_an_engine_fits(files, machine):
     Path("model.trt").write_bytes(make_plan(Path("model.onnx").read_bytes()))
     lines = run("devices", "--engine", "model.trt").stdout.splitlines()
     gpu = "Simulated GPU, compute 8.6, 1.0 GiB, driver for CUDA 13.0"
-    assert lines[1:3] == [f"cuda:0       ready    {gpu}", f"cuda:1       ready    {gpu}"]
-    assert "tensorrt     ready    version 10.99.0" in lines
+    assert lines[1:3] == [f"cuda:0          ready    {gpu}", f"cuda:1          ready    {gpu}"]
+    assert "tensorrt        ready    version 10.99.0" in lines
     fits = "fits     tensorrt 10.99.0 runs model.trt, batches of 1 to 256"
-    assert lines[-2:] == [f"cuda:0       {fits}", f"cuda:1       {fits}"]
+    assert lines[-2:] == [f"cuda:0          {fits}", f"cuda:1          {fits}"]
     Path("other.trt").write_bytes(make_plan(Path("model.onnx").read_bytes(), compute_capability=(9, 0)))
     last = run("devices", "--engine", "other.trt").stdout.splitlines()[-1]
-    assert last.startswith("cuda:1       refuses  other.trt: cuda:1 has compute 8.6, where it does not load")
-    assert run("devices", "--engine", "model.onnx").stdout.splitlines()[-1].startswith("cuda:1       fits     onnxr")
+    assert last.startswith("cuda:1          refuses  other.trt: cuda:1 has compute 8.6, where it does not load")
+    assert run("devices", "--engine", "model.onnx").stdout.splitlines()[-1].startswith("cuda:1          fits     onnxr")
 
 
 def test_devices_without_a_gpu_says_what_to_do(files, machine):
     machine.reset(gpus=0)
-    assert "cuda         missing  CUDA does not work" in run("devices").stdout
+    assert "cuda            missing  CUDA does not work" in run("devices").stdout
 
 
 def test_devices_without_pycuda_says_what_to_install(files):
     result = run("devices", "--engine", "model.onnx")
-    assert "cuda         missing  pycuda is not installed; run `pip install 'ars-certify[gpu]'`" in result.stdout
-    assert result.stdout.splitlines()[-1].startswith("cpu          fits     onnxruntime")
+    assert "cuda            missing  pycuda is not installed; run `pip install 'ars-certify[gpu]'`" in result.stdout
+    assert result.stdout.splitlines()[-1].startswith("cpu             fits     onnxruntime")
     Path("model.trt").write_bytes(b"engine")
     last = run("devices", "--engine", "model.trt").stdout.splitlines()[-1]
-    assert last == "cuda:0       refuses  pycuda is not installed; run `pip install 'ars-certify[gpu]'`"
+    assert last == "cuda:0          refuses  pycuda is not installed; run `pip install 'ars-certify[gpu]'`"
 
 
 REQUEST = selftest._REQUESTS[1]  # its third draw is row 7

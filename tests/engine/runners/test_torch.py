@@ -89,7 +89,7 @@ def test_a_model_that_is_not_ready_is_refused(tmp_path):
         ("none.pt", "there is no such file"),
         ("text.pt", "it"),
         ("other.pt", "it is not a model of ars-train"),
-        ("half.pt", "its training is not done; go on with `ars-train --resume`"),
+        ("half.pt", "its training is not done; resume it with `ars-train --resume`"),
     ]:
         with pytest.raises(ModelError, match=f"{name}: {message}") as refused:
             Torch(tmp_path / name)

@@ -193,7 +193,7 @@ def test_one_look_has_the_limit_of_fixed_n():
 
 def test_a_large_budget_takes_fourier_transforms_and_gives_the_same_limits(monkeypatch):
     fast = spending.find_limits.__wrapped__(0.3, 300_000, 0.001)
-    monkeypatch.setattr(spending, "_LARGE", 10**12)
+    monkeypatch.setattr(spending, "_FOURIER", 10**12)
     plain = spending.find_limits.__wrapped__(0.3, 300_000, 0.001)
     assert np.abs(np.subtract(fast, plain)).max() <= 1
     assert np.mean(np.equal(fast, plain)) > 0.95

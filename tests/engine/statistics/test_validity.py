@@ -1,7 +1,11 @@
-"""Adaptive certificates are above the truth no more often than alpha, whenever they stop; alpha is 0.05, to be visible.
+"""Adaptive certificates claim more than is true with probability at most alpha, whenever they stop.
 
-The share of wrong certificates is compared with a binomial law at alpha; each comparison fails by chance once in 10^6.
+Alpha is 0.05, so that a violation would be visible. The number of wrong certificates is compared with a quantile of
+its binomial distribution at alpha; each comparison fails by chance once in 10^6 runs. Rules that do peek fail the same
+tests.
 """
+
+import itertools
 
 import numpy as np
 import pytest
@@ -12,6 +16,7 @@ from ars.engine.statistics.bounds import lower_confidence_bound
 from ars.engine.statistics.ladder import STEPS, TWO_SIDED, bound_at_looks, make_ladder
 from ars.engine.statistics.looks import Look, look_draws
 from ars.engine.statistics.plan import Plan
+from ars.engine.statistics.spending import find_limits
 from ars.engine.statistics.stopping import RADII, Grid, Tolerance
 from ars.noise import FAMILIES, GAUSSIAN, UNIFORM
 
@@ -48,6 +53,34 @@ def test_the_best_bound_of_all_looks_is_above_the_truth_no_more_often_than_alpha
         looks = [Look(draws, int(k), draws - int(k)) for draws, k in zip(DRAWS, hits, strict=True)]
         wrong += bound_at_looks(looks, N, ALPHA, [STEPS, RATES], two_sided=False)[0] > 1 - rate
     assert not too_often(wrong, INPUTS), f"{wrong / INPUTS:.2%} are wrong"
+
+
+def falling_limits(monkeypatch, find):
+    """How often, in many searches, a rate has a limit below one of a lower rate that the search kept before."""
+    tested = []
+
+    def note(rate, n, alpha, floor):
+        limits = find(rate, n, alpha, floor)
+        tested.append((rate, np.array(limits)))
+        return limits
+
+    monkeypatch.setattr("ars.engine.statistics.ladder.find_limits", note)
+    falling = 0
+    for rate in WORST:
+        for hits in all_looks([1 - rate, rate], 20)[:, :, 0]:
+            tested.clear()
+            looks = [Look(draws, int(k), draws - int(k)) for draws, k in zip(DRAWS, hits, strict=True)]
+            bound_at_looks(looks, N, ALPHA, [STEPS, RATES], two_sided=False)
+            for (lower, few), (higher, many) in itertools.combinations(tested, 2):
+                kept = (DRAWS - hits > few).all()
+                falling += kept and lower < higher and (many < few).any()
+    return falling
+
+
+def test_what_excludes_a_lower_rate_excludes_each_rate_that_is_tested_after_it(monkeypatch):
+    """The proof in ladder.py rests on this. It needs the floor: without one, limits sometimes fall."""
+    assert falling_limits(monkeypatch, find_limits) == 0
+    assert falling_limits(monkeypatch, lambda rate, n, alpha, floor: find_limits(rate, n, alpha)) > 0
 
 
 @pytest.mark.parametrize("probabilities", [(0.6, 0.3, 0.1), (0.9, 0.07, 0.03), (0.5, *[0.1] * 5), (0.97, 0.03, 0)])

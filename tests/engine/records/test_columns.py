@@ -1,0 +1,58 @@
+"""The table of columns drives the store, the results and the report."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from support.engine_runs import certify, records, refused
+
+from ars.bench.report.page import render_page
+from ars.bench.report.runs import read_runs
+from ars.bench.report.strips import Strips
+from ars.engine.records.columns import COLUMNS, REPORTED, SHOWN, STORED, read_row, write_row
+from ars.engine.records.store import read_records
+
+
+def test_the_columns_of_the_results_stay_as_they_are():
+    """Scripts read them by name, and some by number."""
+    names = "idx label predict radius correct time p_a p_b K sigma_min sigma_geomean scope n0 n draws seconds selected"
+    assert [column.name for column, _ in SHOWN] == f"{names} counts stopping budget looks".split()
+
+
+def test_names_are_unique_and_the_key_comes_first():
+    names = [column.name for column in COLUMNS]
+    assert len(set(names)) == len(names)
+    assert names[0] == "idx"
+
+
+@pytest.mark.usefixtures("files")
+def test_the_store_has_the_stored_columns_and_the_page_the_reported_ones():
+    certify("--max", "2")
+    database = sqlite3.connect("run.sqlite")
+    found = database.execute("SELECT name, type FROM pragma_table_info('certificates')").fetchall()
+    database.close()
+    assert found == [(column.name, kind.sql.split()[0]) for column, kind in STORED]
+    runs = read_runs([Path("run.sqlite")])
+    for record in runs[0].records:
+        assert read_row(write_row(record)) == record
+    page = render_page(runs, [Strips(())])
+    for column in REPORTED:
+        assert f'"name":"{column.name}"' in page
+
+
+@pytest.mark.usefixtures("files")
+def test_a_column_that_a_store_lacks_has_its_default_and_the_run_is_not_resumed():
+    certify("--max", "2")
+    expected = records()
+    database = sqlite3.connect("run.sqlite")
+    with database:
+        database.execute("ALTER TABLE certificates DROP COLUMN looks")
+    database.close()
+    assert records() == expected
+    refused(certify(), "run.sqlite: its certificates have no looks, and those of this version have")
+    database = sqlite3.connect("run.sqlite")
+    with database:
+        database.execute("ALTER TABLE certificates DROP COLUMN radius")
+    database.close()
+    with pytest.raises(ValueError, match=r"run.sqlite: it is damaged \(no such column: radius\)"):
+        list(read_records("run.sqlite"))
