@@ -2,7 +2,7 @@
 //
 // docs/soundness.md needs 2^-19: for every pair of words that `unbounded` lets pass, and for all ideal numbers U and V
 // that begin with these words. Each factor of a value depends on one word of 32 bits, so every case can be tried. The
-// math library's double functions serve as exact ones; their error, below 1e-15, is far below the last digit printed.
+// math library's double functions serve as exact ones; their error, below 1e-14, is far below the last digit printed.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
