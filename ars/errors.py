@@ -10,6 +10,7 @@ ArsError
 │   ├── MissingPackage    a package that an extra installs; the message has the install line
 │   └── UnknownName       a name that is not one of the known ones; the message offers the nearest
 └── RunError              a run that started well and failed: exit status 1
+    ├── DependentRows     a model whose vote for a row depends on the rest of its batch
     ├── DeviceError       a GPU that is not there, does not work, or was lost
     │   └── OutOfMemory   a GPU without enough memory for what was asked
     └── NativeError       the native library is missing or does not work on this processor
@@ -28,6 +29,7 @@ __all__ = [
     "ArgumentError",
     "ArsError",
     "DataError",
+    "DependentRows",
     "DeviceError",
     "FileError",
     "InputError",
@@ -101,6 +103,14 @@ class UnknownName(InputError):
 
 class RunError(ArsError):
     """A run that started well and failed."""
+
+
+class DependentRows(RunError):
+    """A model whose vote for a row depends on the rest of its batch. What it was certified for means nothing."""
+
+    def __init__(self, found: str) -> None:
+        problem = f"the model's votes for a row depend on the other rows of its batch ({found})"
+        super().__init__(f"{problem}; export it for inference (model.eval()), and trust no certificate of this one")
 
 
 class DeviceError(RunError):
