@@ -189,7 +189,7 @@ class RowCheck:
 
 def _votes(logits: Logits) -> NDArray[np.intp]:
     """The vote of each row, as samplers count it: one past the last class if a logit is not finite."""
-    votes = logits.argmax(axis=1)
+    votes: NDArray[np.intp] = logits.argmax(axis=1)
     votes[~_finite(logits)] = logits.shape[1]
     return votes
 
