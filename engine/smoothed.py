@@ -30,7 +30,7 @@ from ars.engine.scheduler import Finished, Job
 from ars.engine.statistics.certificate import Certificate
 from ars.engine.statistics.plan import Plan
 from ars.engine.statistics.stopping import Question
-from ars.errors import ArgumentError, DataError, OutOfMemory, RunError
+from ars.errors import ArgumentError, DataError, OutOfMemory
 from ars.noise import family_named
 
 __all__ = ["Prepared", "SmoothedClassifier", "load"]
@@ -86,18 +86,6 @@ def load(
         backend=backend,
         device=device,
     )
-
-
-def check_rows_are_independent(lanes: Lanes, shape: tuple[int, ...]) -> None:
-    """Refuse a model whose logits for an input depend on the rest of its batch: its votes would mean nothing."""
-    rows = np.random.default_rng(0).random((4, *shape), dtype=np.float32)
-    together, turned, alone = lanes.run(rows)[0], lanes.run(rows[::-1].copy())[-1], lanes.run(rows[:1])[0]
-    if not np.isfinite([together, turned, alone]).all():
-        return  # that is found, and said, when draws vote for nobody
-    apart = max(np.abs(together - turned).max(), np.abs(together - alone).max())
-    if apart > 0.01 * max(1.0, np.abs(together).max()):
-        fix = "export it for inference (model.eval())"
-        raise RunError(f"the model's logits for an input depend on the other inputs of its batch; {fix}")
 
 
 def _choose_lattice(noise_stream: int, step: float | None, noise: NoiseMaps) -> Lattice | None:
@@ -270,7 +258,8 @@ class SmoothedClassifier:
                 chosen, rate = (asked, None) if asked else self._choose_batch(shape)
                 prepared = self._make_lanes(shape, chosen, rate)
                 try:
-                    check_rows_are_independent(prepared.lanes[0], shape)
+                    for lanes in prepared.lanes:
+                        lanes.check_rows(shape)
                 except BaseException:
                     _close(prepared.lanes)
                     raise

@@ -21,7 +21,7 @@ from ars.engine.samplers.host import usable_instructions
 from ars.engine.smoothed import Prepared, SmoothedClassifier
 from ars.engine.statistics.plan import Plan
 from ars.engine.statistics.stopping import RADII, Grid
-from ars.errors import DataError, StoreError
+from ars.errors import DataError, DependentRows, StoreError
 
 __all__ = ["RunProgress", "RunResult", "certify_run", "environment_of", "settings_of"]
 
@@ -71,7 +71,8 @@ def certify_run(
     `data` is what `--data` takes, or Inputs, which can choose among them. `store` is by default named after model and
     data, in the current folder. Each input is committed as soon as it is certified. If the store holds certificates of
     a run with the same settings, the run is resumed. An input that cannot be read raises DataError, after the inputs
-    under way have been certified; with `skip_bad_inputs` it is left out.
+    under way have been certified; with `skip_bad_inputs` it is left out. A model whose votes for a row depend on the
+    rest of its batch raises DependentRows, and the certificates in the store are taken out of use.
     """
     inputs = data if isinstance(data, Inputs) else Inputs(str(data))
     plan, progress = plan or Plan(), progress or RunProgress()
@@ -105,11 +106,15 @@ def certify_run(
                 waiting[idx] = label, content_sha256(x)
                 yield idx, x
 
-        for one in classifier.certify_many(numbered(), plan, batch=batch, seed=seed, on_draws=on_draws):
-            label, sha256 = waiting.pop(one.input_id)
-            record = Record(one.input_id, label, one.result, one.draws, one.seconds, sha256)
-            opened.add(record)
-            progress.certified(record)
+        try:
+            for one in classifier.certify_many(numbered(), plan, batch=batch, seed=seed, on_draws=on_draws):
+                label, sha256 = waiting.pop(one.input_id)
+                record = Record(one.input_id, label, one.result, one.draws, one.seconds, sha256)
+                opened.add(record)
+                progress.certified(record)
+        except DependentRows:
+            opened.refuse()
+            raise
     chosen = set(ids)
     radii = plan.question.radii if isinstance(plan.question, Grid) else RADII
     summary = summarize((record for record in read_records(path) if record.idx in chosen), radii)

@@ -25,6 +25,9 @@ FORMAT = 3
 # Format 1 had no adaptive stopping, and formats 1 and 2 no noise stream 2. Such stores can be read, but not resumed.
 READABLE = (1, 2, FORMAT)
 
+# What `Store.refuse` calls the table of certificates. No version of ARS reads it.
+_REFUSED = "refused_certificates"
+
 _RUN = """CREATE TABLE run
     (format INTEGER NOT NULL, settings TEXT NOT NULL, environment TEXT NOT NULL, classes TEXT NOT NULL)"""
 _CERTIFICATES = f"CREATE TABLE certificates ({', '.join(f'{column.name} {kind.sql}' for column, kind in STORED)})"
@@ -74,6 +77,13 @@ class Store:
         except sqlite3.Error as error:
             fix = "make room and run the same command again; what is certified is kept"
             raise RunError(f"{self.path}: input {record.idx} cannot be written ({error}); {fix}") from error
+
+    def refuse(self) -> None:
+        """Take all certificates out of use, because the model that they speak of was found to be none. They stay in the
+        file, in a table of another name, and the store cannot be read or resumed any more."""
+        if self.done():
+            with self._database:
+                self._database.execute(f"ALTER TABLE certificates RENAME TO {_REFUSED}")
 
     def close(self) -> None:
         self._database.close()
@@ -161,6 +171,9 @@ def _is_store(database: sqlite3.Connection, path: Path, formats: tuple[int, ...]
         names = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if not names:
             return False
+        if {"run", _REFUSED} <= names:
+            problem = "its certificates are refused, because the model's votes depended on the rest of their batch"
+            raise StoreError(path, problem, "export the model for inference, and certify into another store")
         if not {"run", "certificates"} <= names:
             raise StoreError(path, "it is a database, but not a run store", "choose another file")
         (found,) = database.execute("SELECT format FROM run").fetchone()

@@ -123,7 +123,7 @@ def test_a_model_whose_logits_depend_on_the_batch_is_refused():
     models.save(Path("bn.onnx"), nodes, [models.value("x", "n", 1, 4, 4)], [models.value("logits", "n", 16)])
     np.savez("few.npz", x=np.zeros((3, 1, 4, 4)), y=np.zeros(3, int))
     result = certify(engine="bn.onnx", data="few.npz")
-    refused(result, "logits for an input depend on the other inputs of its batch", "model.eval()", status=1)
+    refused(result, "votes for a row depend on the other rows of its batch", "model.eval()", status=1)
 
 
 def test_maps_that_make_no_sense_are_named_with_their_file():
