@@ -39,7 +39,7 @@ class Torch(CpuRunner):
     def open(self, content: bytes) -> tuple[Sequence[Port], Sequence[Port]]:
         settings, model, rest = load_model(self.path, content)
         if rest["state"] is not None:
-            raise ModelError(self.path, "its training is not done", "resume it with `ars-train --resume`")
+            raise ModelError(self.path, "its training has not finished", "resume it with `ars-train --resume`")
         self._classifier = model.classifier
         self.own_generator = _Maps(model.noise, self.sha256)
         noise = NoiseSettings(settings.family, settings.kind, settings.bounds.sigma0)
