@@ -1,6 +1,7 @@
 """Many inputs at once: the votes are those of one at a time, the batches are full, and the statistics hold."""
 
 import contextlib
+import itertools
 import time
 
 import numpy as np
@@ -271,22 +272,23 @@ def test_an_impossible_plan_is_refused(argument, value):
 def test_no_batch_uses_the_sampler_after_a_run_has_failed():
     class Failing(Recording):
         def run(self, batch):
-            if len(self.sizes) > 3:
-                raise RunError("the model is gone")
-            time.sleep(0.01)
-            return super().run(batch)
+            raise RunError("the model is gone")
 
-    class Noting(HostSampler):
-        over, late = False, 0
+    class Slow(HostSampler):
+        """Its first batch is filled at once, and the others later."""
+
+        calls, over, late = itertools.count(), False, 0
 
         def fill(self, out, requests):
+            if next(self.calls):
+                time.sleep(0.3)
             self.late += self.over
             super().fill(out, requests)
 
     x = np.zeros(SHAPE, np.float32)
-    jobs = (Job(idx, x, x, x + 1, algorithms.predict(n=1000, alpha=0.05)) for idx in range(5))
-    with lanes_for(Failing(), lane_count=4) as lanes:
-        sampler = Noting(8, 5, GAUSSIAN, 0)
+    jobs = iter([Job(0, x, x, x + 1, algorithms.predict(n=1000, alpha=0.05))])
+    with lanes_for(Failing()) as lanes:
+        sampler = Slow(8, 5, GAUSSIAN, 0)
         with pytest.raises(RunError, match="the model is gone"):
             list(run(lanes, sampler, jobs))
         sampler.over = True
