@@ -106,7 +106,7 @@ class RunError(ArsError):
 
 
 class DependentRows(RunError):
-    """A model whose vote for a row depends on the rest of its batch. What it was certified for means nothing."""
+    """A model's vote for a row depends on the rest of its batch, so no certificate of it can be trusted."""
 
     def __init__(self, found: str) -> None:
         problem = f"the model's votes for a row depend on the other rows of its batch ({found})"
