@@ -124,10 +124,8 @@ class Constant:
     same at every real input, which no number of inputs can show. So the generator is asked once, at the zero input,
     and never again."""
 
-    kind = NoiseKind.DATASET
-
-    def __init__(self, path: Path, generator: Generator, shape: tuple[int, ...]) -> None:
-        self._path = path
+    def __init__(self, path: Path, generator: Generator, kind: NoiseKind, shape: tuple[int, ...]) -> None:
+        self._path, self.kind = path, kind
         self._mean, self._scale = _checked(path, *generator(np.zeros(shape, np.float32)))
         maps = hashlib.sha256(self._mean.tobytes() + self._scale.tobytes()).hexdigest()
         self.source = NoiseSource(generator=generator.sha256, constant_maps=maps)
@@ -144,7 +142,7 @@ def open_generator(
     path: Path, generator: Generator, kind: NoiseKind, shape: tuple[int, ...], sigma0: float | None = None
 ) -> NoiseMaps:
     """The maps of a generator of that kind, for inputs of that shape."""
-    return Generated(path, generator, sigma0) if kind is NoiseKind.INPUT else Constant(path, generator, shape)
+    return Generated(path, generator, sigma0) if kind is NoiseKind.INPUT else Constant(path, generator, kind, shape)
 
 
 def _checked(path: Path | str, mean: NDArray[np.generic], scale: NDArray[np.generic]) -> Pair:

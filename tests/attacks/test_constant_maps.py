@@ -1,6 +1,8 @@
 """A generator that is said to make the same maps for all inputs, and does so for all that a data set can hold, but not
 for others. The scope of its certificates would be `global`, and wrong."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
@@ -85,3 +87,12 @@ def test_inputs_of_another_shape_than_the_maps_are_refused(folder):
         pytest.raises(ModelError, match="have the shape"),
     ):
         classifier.noise.at(0, np.zeros((1, 5, 5), np.float32))
+
+
+@pytest.mark.parametrize("kind", [NoiseKind.DATASET, NoiseKind.ISOTROPIC])
+def test_the_kind_of_the_noise_is_what_the_manifest_says(folder, kind):
+    manifest = Manifest.read(folder / "model.json")
+    noise = dataclasses.replace(manifest.noise, kind=kind)
+    dataclasses.replace(manifest, noise=noise).write(folder / "model.json")
+    with ars.load(folder / "model.onnx", batch=50) as classifier:
+        assert classifier.noise.kind is kind
