@@ -22,7 +22,7 @@ import shutil
 import stat
 import tempfile
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
@@ -73,14 +73,15 @@ def hash_model(path: Path) -> ModelHash:
 class HashedModel:
     """A model file and its external files, each read once, so that what is loaded is what was hashed.
 
-    If the content could name external files, copies of the files are kept for as long as this object exists, in a
-    temporary folder that only the user can enter.
+    If the content may name external files, there are copies of all files in a temporary folder that only the user can
+    enter. They are removed with this object, or before by `close`.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.content = path.read_bytes()
         """The content of the model file itself."""
+        self.close: Callable[[], object] = lambda: None
         self._copy: Path | None = None
         self._names_files = path.suffix not in _WITHOUT_EXTERNAL_DATA and _may_name_files(self.content)
         external = _find_external(path, self.content) if self._names_files else None
@@ -88,18 +89,25 @@ class HashedModel:
             self.hash = _hash(path, self.content, {})
             return
         try:
-            folder = Path(tempfile.mkdtemp(prefix="ars-")).resolve()
-            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-            self.hash = _hash(path, self.content, external, folder)
-            name = "model.onnx"
-            while name in external:
-                name = f"_{name}"
-            self._copy = folder / name
-            with self._copy.open("xb") as file:
-                file.write(self.content)
+            self._copy_files(external)
         except OSError as error:
+            self.close()
             problem = f"its external data cannot be copied to {tempfile.gettempdir()} ({error.strerror})"
             raise ModelError(path, problem, "make room there, or set TMPDIR to another folder") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _copy_files(self, external: dict[str, int]) -> None:
+        folder = Path(tempfile.mkdtemp(prefix="ars-")).resolve()
+        self.close = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self.hash = _hash(self.path, self.content, external, folder)
+        name = "model.onnx"
+        while name in external:
+            name = f"_{name}"
+        self._copy = folder / name
+        with self._copy.open("xb") as file:
+            file.write(self.content)
 
     def onnx_source(self) -> bytes | Path:
         """What a library that reads ONNX may load: the content, if it cannot name other files, or the copy of the model
@@ -122,12 +130,11 @@ def _find_external(path: Path, content: bytes) -> dict[str, int] | None:
         return {}
     try:
         import onnx
-        from google.protobuf.message import DecodeError
     except ImportError as error:
         raise MissingPackage("onnx", "cpu") from error
     try:
         model = onnx.ModelProto.FromString(content)
-    except DecodeError:
+    except Exception:  # protobuf has errors of its own
         return None
     found: dict[str, int] = {}
     for tensor in _find_tensors(model, onnx.TensorProto):
@@ -151,7 +158,8 @@ def _find_tensors(message: Any, kind: Any) -> Iterator[Any]:
 
 def _read_entries(path: Path, tensor: Any) -> tuple[str, int]:
     """The path of a tensor's external file, and where in the file the tensor ends at the earliest."""
-    entries = [(entry.key, entry.value) for entry in tensor.external_data]
+    # Where a string is not UTF-8, protobuf gives bytes, and str() of them has a backslash, which is refused.
+    entries = [(str(entry.key), str(entry.value)) for entry in tensor.external_data]
     values = dict(entries)
     location, offset, length = values.get("location", ""), values.get("offset", "0"), values.get("length", "0")
     again = "export the model again"

@@ -15,6 +15,7 @@ from types import TracebackType
 
 from ars.data.pixels import file_sha256
 from ars.errors import ArsError, ModelError, RunError
+from ars.external_data import hash_model
 from ars.manifest import EngineBuild, Manifest, ModelFile, Parity
 
 __all__ = ["Draft"]
@@ -61,8 +62,14 @@ class Draft:
         return Path(self._temporary.name) / name
 
     def bring(self, path: Path) -> Path:
-        """A file that exists already: it stays where it is, or is copied where the others are."""
-        return path if self.is_home_of(path) else Path(shutil.copyfile(path, self.path(path.name)))
+        """A model file that exists already: it stays where it is, or is copied where the others are, with its external
+        files."""
+        if self.is_home_of(path):
+            return path
+        for external in hash_model(path).external:
+            self.path(external.path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path.parent / external.path, self.path(external.path))
+        return Path(shutil.copyfile(path, self.path(path.name)))
 
     def is_home_of(self, path: Path) -> bool:
         return path.parent.resolve() == self.folder.resolve()
@@ -76,13 +83,15 @@ class Draft:
         build: EngineBuild | None = None,
     ) -> None:
         """Enter a file in the manifest to be."""
-        self.files.append(ModelFile(role, path.name, file_sha256(path), precision, parity, build))
+        found = hash_model(path)
+        self.files.append(ModelFile(role, path.name, found.sha256, precision, parity, build, found.external))
 
     def publish(self, manifest: Manifest) -> tuple[list[Path], list[Path]]:
         """Move the files to their place, the manifest, with these files in it, last; what was written and removed.
 
         Files of an earlier export of this very classifier, for the same noise, stay, and stay listed. Others under the
-        same name are removed: left there, they would be refused as files that the manifest does not list.
+        same name are removed: left there, they would be refused as files that the manifest does not list. Their
+        external files stay, because models elsewhere may use them.
         """
         name, listed = self._name, () if self._earlier is None else self._earlier.files
         earlier = listed if self._earlier is not None and self._earlier.noise == manifest.noise else ()
@@ -90,9 +99,12 @@ class Draft:
         kept = _still_valid(earlier, files, self.folder)
         manifest = dataclasses.replace(manifest, files=(*files, *kept))
         manifest.write(self.path(name))
-        names = [name for name in (*(file.path for file in self.files), name) if self.path(name).exists()]
+        self._check_external(manifest)
+        new = [each for file in self.files for each in (*(one.path for one in file.external), file.path)]
+        names = [each for each in (*new, name) if self.path(each).exists()]
         for each in names:
             try:
+                (self.folder / each).parent.mkdir(parents=True, exist_ok=True)
                 os.replace(self.path(each), self.folder / each)
             except OSError as error:
                 problem = f"it cannot be written ({error.strerror})"
@@ -102,6 +114,18 @@ class Draft:
         for path in removed:
             path.unlink()
         return [self.folder / each for each in names], removed
+
+    def _check_external(self, manifest: Manifest) -> None:
+        """Refuse external files that would overwrite another file, or be overwritten by one."""
+        fix = "save the model again with another name for its external data, or choose another --output"
+        own = {self._name, *(file.path for file in manifest.files)}
+        before = {one.path for file in (self._earlier.files if self._earlier else ()) for one in file.external}
+        for external in (one for file in manifest.files for one in file.external):
+            if external.path in own:
+                raise ModelError(self.folder / external.path, "external data and another file have this name", fix)
+            there = self.folder / external.path
+            if external.path not in before and there.exists() and not _has_content(there, external.sha256):
+                raise ModelError(there, "it exists, and the export would overwrite it with external data", fix)
 
 
 def _read_earlier(path: Path) -> Manifest | None:
@@ -133,4 +157,11 @@ def _still_valid(earlier: tuple[ModelFile, ...], files: list[ModelFile], folder:
 
 def _is_unchanged(folder: Path, file: ModelFile) -> bool:
     path = folder / file.path
-    return path.is_file() and file_sha256(path) == file.sha256
+    try:
+        return path.is_file() and hash_model(path).sha256 == file.sha256
+    except ModelError:  # its external data is missing, or is not what it was
+        return False
+
+
+def _has_content(path: Path, sha256: str) -> bool:
+    return path.is_file() and file_sha256(path) == sha256

@@ -67,8 +67,10 @@ class _OpenedFile(ABC):
         try:
             self._inputs, self._outputs = self.open(model)
         except ArsError:
+            model.close()
             raise
         except Exception as error:  # the libraries' errors have no other base class in common
+            model.close()
             fix = "check it with onnx.checker, or export it again"
             raise ModelError(path, f"{self.name} cannot load it ({one_line(error)})", fix) from error
 
