@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ars.engine.runners import CpuRunner, Generator, GpuRunner, Runner, is_quantised
-from ars.errors import InputError, MissingPackage, ModelError, UnknownName, one_line
+from ars.errors import ArsError, InputError, MissingPackage, ModelError, UnknownName, one_line
 from ars.external_data import ENGINE_SUFFIXES, TORCH_SUFFIXES
 from ars.manifest import Manifest, manifest_beside
 
@@ -80,18 +80,19 @@ class Backend:
         return device.partition(":")[0] == self.runs_on
 
     def load(self) -> type[Runner]:
-        """The runner's class. Raises an InputError with the install line if the library is missing or broken."""
+        """The runner's class. Raises an error with the install line if the library is missing or broken."""
         found = self._import(self.runner)
         wanted = CpuRunner if self.runs_on == CPU else GpuRunner
         if not (isinstance(found, type) and issubclass(found, wanted)):
-            raise self._broken(f"{self.runner} is not a {wanted.__name__}")
+            kind = wanted.__name__ if self.suffixes else "Backend"  # see _read_entry_point
+            raise self._broken(f"{self.runner} is not a {kind}")
         return found
 
-    def find_problem(self) -> InputError | None:
+    def find_problem(self) -> ArsError | None:
         """Why the backend cannot be used, or None if it can. Imports the library."""
         try:
             self.load()
-        except InputError as error:
+        except ArsError as error:
             return error
         return None
 
@@ -122,6 +123,8 @@ class Backend:
             if self.extra is not None:
                 raise MissingPackage(missing, self.extra) from error
             raise InputError(f"{missing} is not installed; run `pip install {self.package}`") from error
+        except ArsError:
+            raise
         except Exception as error:  # another package's module may fail in any way
             raise self._broken(one_line(error)) from error
 
@@ -200,8 +203,9 @@ def list_backends() -> tuple[Backend, ...]:
 def _read_entry_point(entry: importlib.metadata.EntryPoint) -> Backend:
     """The Backend that an entry point names.
 
-    If it cannot be loaded, the result is a backend that reads no files and has no runner where the entry point says: it
-    is listed, and it says what is wrong when it is used, but it does not keep the other backends from working.
+    If there is none, the result is a backend that reads no files, and whose runner is said to be where the entry point
+    points. `load` then fails for the same reason and says so: the user hears of it when the backend is listed or used,
+    and the other backends go on working.
     """
     try:
         found = entry.load()

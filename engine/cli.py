@@ -225,7 +225,7 @@ def selftest(device: str) -> None:
     """Check that a device computes noise, votes, a model and a certificate as it must."""
     failed = 0
     for check in run_checks(device):
-        click.echo(f"{device:<8} {check.name:<24} {'ok' if check.passed else 'FAILED':<7} {check.said}")
+        click.echo(f"{device:<8} {check.name:<28} {'ok' if check.passed else 'FAILED':<7} {check.said}")
         failed += not check.passed
     if failed:
         raise RunError(f"{device} failed {failed} checks; do not certify with it")

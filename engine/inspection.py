@@ -101,7 +101,7 @@ def _inspect_engine(path: Path, entry: ModelFile | None) -> Facts:
 
 
 def _inspect_manifest(path: Path) -> Facts:
-    """The files of a model, and whether each is what it was when the manifest was written."""
+    """The files of a model, and whether each is unchanged since the manifest was written."""
     manifest = Manifest.read(path)
     facts: Facts = {"file": str(path), "role": "manifest", "input": " x ".join(map(str, manifest.shape))}
     facts |= {"classes": len(manifest.classes)} | _say_noise(manifest)

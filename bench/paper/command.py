@@ -27,7 +27,7 @@ PATH = click.Path(path_type=Path)
     type=click.Choice(["generator", "smoothed", "classifier", "none"]),
     default="generator",
     show_default=True,
-    help="What PGD knows: all, through the generator; the maps as given; the classifier alone.",
+    help="What PGD knows: everything, through the generator; the maps as constants; or the classifier alone.",
 )
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(3), help="Rounds that time the generator.")
 @click.option(
@@ -49,7 +49,7 @@ def paper(
 ) -> None:
     """Make the paper's tables for the models at hand, with the paper's own figures beside them.
 
-    MODELS are exported models, which are certified on --data, before and after PGD; or run stores, taken as they are.
+    MODELS are exported models, which are certified on --data before and after PGD, or run stores, which are read.
     The same command again resumes what was stopped.
     """
     from ars.bench.paper.models import Certification

@@ -44,7 +44,7 @@ STYLE: dict[Any, Any] = {
 def write_figures(
     runs: Sequence[Run], strips: Sequence[Strips], benches: Sequence[BenchResult], folder: Path
 ) -> list[Path]:
-    """Write each figure in each format into the folder, which is there; the files."""
+    """Write each figure in each format into a folder that exists, and return the paths of the files."""
     with mpl.rc_context(STYLE):
         figures = _accuracy(runs) | {"draws": _draws(runs), "seconds": _seconds(runs)} | _inputs(runs, strips)
         figures |= {f"benchmark-{number}": _benchmark(bench) for number, bench in enumerate(benches, 1)}
@@ -52,7 +52,7 @@ def write_figures(
         for name, figure in figures.items():
             for form in FORMATS:
                 path = folder / f"{name}.{form}"
-                # Without a date the same runs give the same bytes.
+                # Without a date, the same runs give the same bytes.
                 dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form)
                 figure.savefig(path, dpi=200, metadata=dates)
                 written.append(path)
@@ -64,7 +64,7 @@ def _color(number: int) -> str:
 
 
 def _plain(text: str) -> str:
-    """A name as it is: a dollar sign would begin mathematics."""
+    """A name as matplotlib shows it unchanged: a bare dollar sign would start a formula."""
     return text.replace("$", r"\$")
 
 
@@ -109,7 +109,7 @@ def _seconds(runs: Sequence[Run]) -> Any:
 
 
 def _benchmark(bench: BenchResult) -> Any:
-    """Ours in one colour, and what they are compared with in gray, as on the page."""
+    """A bar for each candidate: ours in one colour, the others in gray, as on the page."""
     ordered = bench.slowest_first()
     names = [one.name + (" *" if one.extrapolated else "") for one in ordered]
     values = [float(np.mean(one.seconds_per_sample)) for one in ordered]
@@ -120,7 +120,7 @@ def _benchmark(bench: BenchResult) -> Any:
 
 
 def _bars(names: Sequence[str], values: Sequence[float], colors: Sequence[str]) -> Any:
-    """Seconds per sample."""
+    """A bar chart of seconds per sample."""
     figure = _new(6, 0.7 + 0.4 * len(names))
     axes = figure.subplots()
     bars = axes.barh(range(len(names)), values, color=colors, height=0.6)
@@ -133,7 +133,7 @@ def _bars(names: Sequence[str], values: Sequence[float], colors: Sequence[str]) 
 
 
 def _inputs(runs: Sequence[Run], strips: Sequence[Strips]) -> dict[str, Any]:
-    """The paper's Figure 2: a row for each shown input of the runs whose noise has maps."""
+    """The paper's Figure 2: a row for each input that is shown of a run whose noise has maps."""
     rows = [
         (run, one)
         for run, of_run in zip(runs, strips, strict=True)

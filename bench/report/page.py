@@ -1,4 +1,4 @@
-"""One HTML page that needs no other file and asks nobody for anything: style, script, data and pictures are inside.
+"""One HTML page that needs no other file and no network: style, script, data and pictures are inside.
 
 The policy in its head allows the one style and the one script by their hashes, and pictures from data addresses. So a
 name in the data could not become code even if it were taken for markup.
@@ -52,7 +52,7 @@ def _hash(text: str) -> str:
 
 
 def _script_safe(text: str) -> str:
-    """JSON whose script element no name in it can end: in there, only `</script` and `<!--` have a meaning."""
+    """JSON that cannot end its script element early: only `</script` and `<!--` mean anything inside one."""
     return text.replace("<", "\\u003c")
 
 

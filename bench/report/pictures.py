@@ -18,7 +18,7 @@ DIVERGING = np.array([(5, 48, 97), (67, 147, 195), (247, 247, 247), (214, 96, 77
 
 
 def photograph(x: NDArray[np.float32]) -> Pixels:
-    """An input, channels first, as it looks: values outside of [0, 1] are cut off. Odd shapes become a square."""
+    """An input, channels first, as a picture: values are clipped to [0, 1]; what is no image becomes a near-square."""
     if x.ndim == 3 and x.shape[0] == 3:
         return _bytes(x.transpose(1, 2, 0))
     return _bytes(np.repeat(_plane(x)[..., None], 3, axis=2))
@@ -30,7 +30,7 @@ class MapPictures:
 
     mean: Pixels
     bound: float
-    """The mean's colours go from -bound to bound."""
+    """The colours of the mean map go from -bound to bound."""
     scale: Pixels
     low: float
     high: float
@@ -49,7 +49,7 @@ def _color(values: NDArray[np.float32], low: float, high: float, anchors: NDArra
 
 
 def _plane(x: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The values as height x width: the mean over channels, or, of what is no image, rows of about the same length."""
+    """The values as height x width: the mean over the channels, or, for inputs that are no images, a near-square."""
     if x.ndim == 3:
         return np.asarray(x.mean(axis=0), np.float32)
     if x.ndim == 2:

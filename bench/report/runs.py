@@ -29,7 +29,7 @@ class Run:
 
     @property
     def norm(self) -> str:
-        """The norm of its radii: radii of different norms are never drawn into one chart."""
+        """The norm of its radii. Radii of different norms are never drawn in the same chart."""
         return f"l{self.records[0].certificate.norm:g}"
 
     @property
@@ -38,7 +38,7 @@ class Run:
 
     @property
     def average_volume_radius(self) -> float:
-        """As the average certified radius, but of the balls with the regions' volumes."""
+        """Like the average certified radius, but with the radius of the ball that has the volume of the region."""
         labelled = [record for record in self.records if record.label is not None]
         return sum(record.certificate.volume_radius for record in labelled if record.correct) / max(1, len(labelled))
 
@@ -65,7 +65,7 @@ def read_runs(paths: Sequence[Path]) -> list[Run]:
 
 
 def certified_accuracy(run: Run, radii: Sequence[float]) -> list[float]:
-    """The share of labelled inputs that are certified for the right class at each radius or further."""
+    """At each radius, the share of labelled inputs that are certified for the right class within it."""
     found = np.sort([record.certificate.radius for record in run.records if record.correct])
     below = np.searchsorted(found, radii, side="left")
     return ((len(found) - below) / run.summary.labelled).tolist()  # type: ignore[no-any-return]
@@ -78,7 +78,7 @@ class Curves:
     norm: str
     radii: list[float]
     shares: dict[int, list[float]]
-    """By the run's number."""
+    """By the number of the run."""
 
 
 STEPS = 240
@@ -101,7 +101,7 @@ def accuracy_curves(runs: Sequence[Run]) -> list[Curves]:
 
 @dataclass(frozen=True)
 class Histogram:
-    """How many inputs of each run used so many draws. The bins are equally wide on a logarithmic axis."""
+    """How many inputs of each run used how many draws. The bins are equally wide on a logarithmic axis."""
 
     edges: list[float]
     counts: list[list[int]]
@@ -111,10 +111,10 @@ BINS = 24
 
 
 def draw_histogram(runs: Sequence[Run]) -> Histogram:
-    """One histogram for all runs, so that they can be compared; the last bin has its upper edge."""
+    """Histograms of all runs over the same bins, so that they can be compared. The last bin includes its upper edge."""
     draws = [np.log10([record.draws for record in run.records]) for run in runs]
     low, high = min(values.min() for values in draws), max(values.max() for values in draws)
-    if high - low < 0.05:  # all inputs used about the same number: the bars get room around them
+    if high - low < 0.05:  # all inputs used about the same number of draws: leave room around the bar
         low, high = low - 0.5, high + 0.5
     edges = np.linspace(low, high, BINS + 1)
     return Histogram((10**edges).tolist(), [np.histogram(values, edges)[0].tolist() for values in draws])

@@ -1,7 +1,8 @@
-"""A GPU for machines that have none: stand-ins for what the project calls of pycuda, TensorRT and onnxruntime-gpu.
+"""A simulated GPU, for machines that have none: it implements what the project calls of pycuda, TensorRT and
+onnxruntime-gpu.
 
-The project's own files run on it unchanged. Its memory is apart from the host's, its streams do their work only when
-somebody waits for them, its kernels are kernels.cu compiled as host code, and its engines are run by ONNX Runtime.
+The project's own files run on it unchanged. Its memory is separate from the host's, its streams do their work only when
+somebody waits for them, its kernels are kernels.cu compiled as host code, and ONNX Runtime runs its engines.
 """
 
 import importlib
@@ -12,7 +13,7 @@ from contextlib import contextmanager
 
 from simulated_gpu.machine import MACHINE, Machine
 
-# What is imported anew, because it holds on to the libraries that it found.
+# These modules are imported anew, because they keep references to the libraries that they imported.
 _PROJECT = (
     "ars.engine.gpu",
     "ars.engine.devices.cuda",
@@ -27,13 +28,13 @@ _PROJECT = (
 
 @contextmanager
 def installed(**machine: object) -> Iterator[Machine]:
-    """A machine with such GPUs, its libraries installed."""
+    """A machine with such GPUs, and with their libraries installed."""
     from simulated_gpu import compiler, driver, onnxruntime, tensorrt
 
     package = types.ModuleType("pycuda")
     package.driver, package.compiler = driver, compiler
     stand_ins = {"pycuda": package, "pycuda.driver": driver, "pycuda.compiler": compiler, "tensorrt": tensorrt}
-    stand_ins["tensorrt_rtx"] = None  # the real one is there, but knows no simulated GPU
+    stand_ins["tensorrt_rtx"] = None  # the real one may be installed, but it knows nothing of the simulated GPU
     before = {name: sys.modules.pop(name, None) for name in (*_PROJECT, *stand_ins)}
     MACHINE.reset(**machine)
     try:

@@ -1,7 +1,7 @@
 """The simulated machine: GPUs with memory of their own, and streams that do nothing until somebody waits for them.
 
-Addresses on a simulated GPU mean nothing to the host, and the host's mean nothing there. Memory starts with bytes that
-are not numbers. Every call of the stand-ins passes `Machine.call`, where a test can count it or make it fail.
+Addresses on a simulated GPU are not valid on the host, and the host's are not valid there. New memory is filled with
+NaN. Every call of a simulated library passes `Machine.call`, where a test can count it or make it fail.
 """
 
 import threading
@@ -17,7 +17,7 @@ GUARD = np.frombuffer(b"\xa5" * 64, np.uint8)
 
 
 class Failure(Exception):
-    """What goes wrong on a GPU; the stand-ins raise it in the words of what they stand in for."""
+    """Something went wrong on a GPU. The simulated libraries turn it into the errors of the real ones."""
 
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(text)
@@ -26,7 +26,7 @@ class Failure(Exception):
 
 @dataclass
 class Memory:
-    """An allocation on a GPU, with bytes after its end that nobody may write."""
+    """An allocation on a GPU, followed by guard bytes that nothing may overwrite."""
 
     gpu: int
     address: int
@@ -35,7 +35,7 @@ class Memory:
 
     @classmethod
     def new(cls, gpu: int, address: int, size: int) -> "Memory":
-        content = np.full(size + len(GUARD), 0xFF, np.uint8)  # as floats: not a number
+        content = np.full(size + len(GUARD), 0xFF, np.uint8)  # NaN, read as floats
         content[size:] = GUARD
         return cls(gpu, address, size, content)
 
@@ -58,20 +58,20 @@ class Machine:
         self.reset()
 
     def reset(self, gpus: int = 1, memory: int = 2**30, compute_capability: tuple[int, int] = (8, 6)) -> None:
-        """Start again, as a machine with so many GPUs; what is left of the old one is forgotten."""
+        """Start again as a machine with so many GPUs, and forget everything about the old one."""
         self.generation = object()
         self.gpus, self.memory_size, self.compute_capability = gpus, memory, compute_capability
         self.calls: Counter[str] = Counter()
         self.faults = Faults()
         self.moved: list[tuple[str, int, bool]] = []
-        """Each copy between host and GPU: its direction, its bytes, and whether it was to or from pinned memory."""
+        """Each copy between host and GPU: its direction, its bytes, and whether the host's memory was pinned."""
         self.memory: dict[int, Memory] = {}
         self.pinned: set[int] = set()
         self.contexts = 0
         self.lost_streams = 0
-        """Streams that ended with work to do, or could not be ended where their last owner was."""
+        """Streams that were deleted with work left to do, or that their last owner could not delete."""
         self.plans: dict[bytes, bytes] = {}
-        """The ONNX files that plans of the real TensorRT were built from."""
+        """By a plan of the real TensorRT, the ONNX file that it was built from."""
         self.streams: weakref.WeakValueDictionary[int, Stream] = weakref.WeakValueDictionary()
         self.before_wait: Callable[[], None] = lambda: None
         self.compiled: list[str] = []
@@ -119,7 +119,7 @@ class Machine:
                 raise Failure("launch", f"something was written behind 0x{memory.address:x}")
 
     def held(self) -> dict[str, int]:
-        """What is not given back yet."""
+        """What has not been released yet."""
         return {
             "memory": len(self.memory),
             "pinned": len(self.pinned),
@@ -129,7 +129,7 @@ class Machine:
 
 
 class Stream:
-    """Work in order, done only when somebody waits."""
+    """Work that is done in order, and only when somebody waits for it."""
 
     def __init__(self, machine: Machine, gpu: int) -> None:
         self.machine, self.gpu = machine, gpu
@@ -149,7 +149,7 @@ class Stream:
             self.done += 1
             try:
                 step()
-            except Failure:  # what comes after it is lost
+            except Failure:  # the work queued after it is lost
                 self.done += len(self.work)
                 self.work.clear()
                 raise
@@ -158,5 +158,5 @@ class Stream:
         self.run_to(self.done + len(self.work))
 
 
-# The one that the stand-ins belong to.
+# The machine that the simulated libraries belong to.
 MACHINE = Machine()

@@ -1,4 +1,4 @@
-"""What a model computes on the simulated GPU: ONNX Runtime on the processor, from and to the GPU's memory."""
+"""Models on the simulated GPU: ONNX Runtime computes them on the CPU, from and to the GPU's memory."""
 
 import functools
 
@@ -27,20 +27,20 @@ def stream_of(handle: int) -> Stream:
 
 
 def queue_model(stream: Stream, content: bytes, shape: tuple[int, ...], images: int, logits: int) -> None:
-    """Queue one batch; the addresses are looked at now and again when it runs."""
+    """Queue one batch. The addresses are checked now, and again when it runs."""
     session = session_of(content)
     image, output = session.get_inputs()[0], session.get_outputs()[0]
     image_bytes = int(np.prod(shape)) * type_of(image).itemsize
     logit_bytes = shape[0] * output.shape[1] * type_of(output).itemsize
 
-    def places() -> tuple[np.ndarray, np.ndarray]:
+    def buffers() -> tuple[np.ndarray, np.ndarray]:
         return MACHINE.at(stream.gpu, images, image_bytes), MACHINE.at(stream.gpu, logits, logit_bytes)
 
     def run() -> None:
-        source, to = places()
+        source, to = buffers()
         batch = source[:image_bytes].view(type_of(image)).reshape(shape)
         made = session.run([output.name], {image.name: batch})[0]
         to[:logit_bytes] = np.frombuffer(np.ascontiguousarray(made).tobytes(), np.uint8)
 
-    places()
+    buffers()
     stream.add(run)

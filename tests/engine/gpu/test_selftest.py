@@ -61,7 +61,7 @@ def test_a_kernel_that_computes_something_else_fails(machine, monkeypatch, kerne
     monkeypatch.setattr(kernels, "launch", slightly_wrong)
     result = run("selftest", "--device", "cuda:0")
     assert result.exit_code == 1
-    assert f"cuda:0   {check:<24} FAILED" in result.stdout
+    assert f"cuda:0   {check:<28} FAILED" in result.stdout
     assert "Error: cuda:0 failed" in result.stderr
 
 

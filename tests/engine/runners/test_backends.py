@@ -104,7 +104,7 @@ def test_a_package_adds_a_backend_that_certifies_and_is_listed(installed):
             "broken:BACKEND",
             "broken cannot be loaded (not today); install broken again",
         ),
-        ("BACKEND = 5", "broken:BACKEND", "broken cannot be loaded (broken:BACKEND is not a CpuRunner); install"),
+        ("BACKEND = 5", "broken:BACKEND", "broken cannot be loaded (broken:BACKEND is not a Backend); install"),
         ("", "broken:BACKEND", "broken cannot be loaded (module 'broken' has no attribute 'BACKEND'); install broken"),
         ("import no_such_library", "broken:BACKEND", "no_such_library is not installed; run `pip install broken`"),
     ],

@@ -64,7 +64,7 @@ def test_a_batch_of_images_is_filled_in_place():
     np.testing.assert_array_equal(images.reshape(5, 12), rows)
 
 
-def test_python_threads_may_share_a_device():
+def test_python_threads_may_share_a_sampler():
     host = ready(dimensions=3000, threads=2)
     expected = np.empty((200, 3000), np.float32)
     host.fill(expected, [request(200)])
@@ -186,7 +186,7 @@ def test_bad_logits_are_refused(logits, message):
         ({"family": "gausian"}, "unknown noise family 'gausian'"),
     ],
 )
-def test_a_device_that_cannot_be_is_refused(changed, message):
+def test_a_sampler_that_cannot_exist_is_refused(changed, message):
     with pytest.raises(InputError, match=message):
         HostSampler(**{"slots": 1, "dimensions": 4, "family": GAUSSIAN, "seed": 0} | changed)
 

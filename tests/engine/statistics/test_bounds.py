@@ -61,6 +61,7 @@ def test_all_hits_and_no_hits_have_closed_forms(n, alpha):
     assert 1 - root <= upper_confidence_bound(0, n, alpha) <= 1 - root + slack
 
 
+@settings(deadline=None)
 @given(n=st.integers(1, 10**6), data=st.data(), alpha=st.floats(1e-9, 0.5))
 def test_bounds_agree_with_scipys_own_clopper_pearson(n, data, alpha):
     k = data.draw(st.integers(0, n))
@@ -70,6 +71,7 @@ def test_bounds_agree_with_scipys_own_clopper_pearson(n, data, alpha):
     assert upper_confidence_bound(k, n, alpha) == pytest.approx(expected.high, abs=1e-9)
 
 
+@settings(deadline=None)
 @given(n=st.integers(2, 10**5), data=st.data())
 def test_more_hits_raise_both_bounds_and_a_smaller_alpha_widens_them(n, data):
     k = data.draw(st.integers(0, n - 1))
@@ -88,7 +90,7 @@ def test_the_lower_bound_is_wrong_no_more_often_than_alpha(p):
 
 
 @given(n=st.integers(1, 1000), data=st.data())
-@settings(max_examples=50)
+@settings(deadline=None, max_examples=50)
 @example(n=1, data=None)
 def test_the_binomial_test_is_the_sum_of_outcomes_as_unlikely(n, data):
     k = data.draw(st.integers(0, n)) if data else 1

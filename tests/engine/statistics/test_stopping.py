@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 from support import simulate
@@ -102,6 +102,7 @@ def test_a_radius_of_the_question_is_certified_as_at_fixed_n_and_none_just_misse
     assert found == {0, 1, 2, 3, 4}, "from abstention to the last radius"
 
 
+@settings(deadline=None)
 @given(st.floats(2**-10, 2**10, width=32), st.lists(st.floats(0, 100), min_size=1, max_size=5))
 def test_the_regions_of_a_grid_are_just_above_its_radii(scale, radii):
     regions = Grid(tuple(radii)).regions(scale)
