@@ -36,6 +36,7 @@ TORCH_SUFFIXES = (".pt", ".pth")
 ENGINE_SUFFIXES = (".trt", ".engine", ".plan")
 
 _WITHOUT_EXTERNAL_DATA = (*TORCH_SUFFIXES, *ENGINE_SUFFIXES)
+_KEYS = {"location", "offset", "length", "checksum", "basepath"}
 _CHUNK = 2**20
 
 
@@ -166,7 +167,8 @@ def _read_entries(path: Path, tensor: Any) -> tuple[str, int]:
     if not _is_inside(location):
         problem = f"its tensor {tensor.name!r} is in {location!r}, which is not a plain path inside the model's folder"
         raise ModelError(path, problem, again)
-    if len(values) < len(entries) or not (_is_number(offset) and _is_number(length)):
+    clear = len(values) == len(entries) and values.keys() <= _KEYS
+    if not (clear and _is_number(offset) and _is_number(length)):
         problem = f"its tensor {tensor.name!r} does not say clearly which part of {location!r} it is"
         raise ModelError(path, problem, again)
     return PurePosixPath(location).as_posix(), int(offset) + int(length)

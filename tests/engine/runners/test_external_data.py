@@ -2,6 +2,7 @@
 they are refused with the name of the file."""
 
 import hashlib
+import importlib
 import json
 import os
 import stat
@@ -247,7 +248,7 @@ def test_bytes_that_are_not_text_are_refused(model):
 
 
 def test_entries_that_two_readers_may_read_differently_are_refused(model):
-    for key, entry in (("location", "other.data"), ("offset", "0"), ("length", "192")):
+    for key, entry in (("location", "other.data"), ("offset", "0"), ("length", "192"), ("prepacked_0", "W|0;192")):
         made = models.external_model("weights.data", offset=0, length=192)
         made.graph.initializer[0].external_data.add(key=key, value=entry)
         model.write_bytes(made.SerializeToString())
@@ -441,3 +442,25 @@ def test_a_model_of_more_than_2_gb_runs(tmp_path, runner_of):
     runner = runner_of(path)
     np.testing.assert_allclose(runner.run(X[:1]), np.outer(X[:1].reshape(1, 16) @ column, row), rtol=1e-4)
     assert runner.sha256 == hash_model(path).sha256
+
+
+def test_a_model_that_changes_while_several_sessions_read_it_is_refused(model, machine, monkeypatch):
+    """On two GPUs each has a runner that reads the files, and so does onnxruntime-gpu's session on the CPU."""
+    import ars
+
+    cuda = importlib.import_module("ars.engine.devices.cuda")
+    onnxruntime_gpu = importlib.import_module("ars.engine.runners.onnxruntime_gpu")
+    machine.reset(gpus=2)
+    load, problem = cuda.load_gpu_runner, "m.onnx: it changed while it was being read; start again when it is complete"
+
+    def load_another(path, gpu, backend):
+        models.external(model, seed=gpu.number)
+        return load(path, gpu, backend)
+
+    monkeypatch.setattr(cuda, "load_gpu_runner", load_another)
+    with pytest.raises(ModelError, match=problem):
+        ars.load(model, sigma=0.5, device="cuda:0,cuda:1")
+    monkeypatch.setattr(cuda, "load_gpu_runner", load)
+    monkeypatch.setattr(onnxruntime_gpu, "OnnxRuntime", lambda path: OnnxRuntime(models.external(path, seed=5)))
+    with pytest.raises(ModelError, match=problem):
+        ars.load(model, sigma=0.5, device="cuda:0")
