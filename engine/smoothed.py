@@ -164,7 +164,7 @@ class SmoothedClassifier:
             self.runner = self.devices[0].runner
             self.manifest = beside or self.runner.own_manifest
             if self.manifest:
-                self.manifest.check(engine, self.runner.shape, self.runner.classes)
+                self.manifest.check(engine, self.runner.sha256, self.runner.shape, self.runner.classes)
             self.noise = open_noise(self.manifest, self.runner, sigma, noise)
             stated = self.manifest.noise.family if self.manifest and sigma is None and noise is None else "gaussian"
             self.family = family_named(family or stated)

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from ars.bench.report.runs import Run
 from ars.data import Dataset, ImageSize, open_data
 from ars.data.images import ImageFolder, OneImage
-from ars.data.pixels import file_sha256
 from ars.engine.backends import load_generator
 from ars.engine.lattice import Lattice
 from ars.engine.noise_maps import Isotropic, Maps, NoiseMaps, open_generator
@@ -24,6 +23,7 @@ from ars.engine.records.record import Record
 from ars.engine.requests import Phase, Request
 from ars.engine.samplers.host import HostSampler
 from ars.errors import ArsError
+from ars.external_data import hash_model
 from ars.manifest import manifest_beside
 from ars.noise import NoiseKind, family_named
 
@@ -131,7 +131,7 @@ def _noise_of(run: Run, files: Sequence[Path], shape: tuple[int, ...]) -> NoiseM
     source = run.header.settings.noise
     if source.sigma is not None:
         return Isotropic(source.sigma)
-    path = next((path for path in files if file_sha256(path) == source.file), None)
+    path = next((path for path in files if hash_model(path).sha256 == source.file), None)
     if path is None:
         return None
     if source.maps is not None:

@@ -11,7 +11,7 @@ from ars.engine.lanes import Lanes
 from ars.engine.lattice import Lattice
 from ars.engine.runners import Runner
 from ars.engine.samplers import Sampler
-from ars.errors import ArgumentError
+from ars.errors import ArgumentError, ModelError
 from ars.noise import Family
 
 __all__ = ["CPU", "Device", "choose_devices", "open_devices"]
@@ -79,6 +79,8 @@ def open_devices(names: Sequence[str], engine: Path, backend: str, lane_count: i
                 from ars.engine.devices.cuda import CudaDevice
 
                 devices.append(CudaDevice(int(name.removeprefix("cuda:")), engine, backend, lane_count))
+        if len({device.runner.sha256 for device in devices}) > 1:
+            raise ModelError(engine, "it changed while it was being read", "start again when it is complete")
     except BaseException:
         for device in devices:
             device.close()

@@ -12,7 +12,7 @@ from ars.engine.lanes.cuda import CudaLane
 from ars.engine.lattice import Lattice
 from ars.engine.runners import GpuRunner
 from ars.engine.samplers.cuda import CudaSampler
-from ars.errors import ArgumentError
+from ars.errors import ArgumentError, ModelError
 from ars.noise import Family
 
 __all__ = ["CudaDevice"]
@@ -29,6 +29,7 @@ class CudaDevice:
         self.name, self.lane_count = f"cuda:{number}", lane_count or _LANE_COUNT
         self._number, self._engine, self._backend = number, engine, backend
         self._opened: tuple[Gpu, GpuRunner] | None = None
+        self._sha256: str | None = None
         self.runner: GpuRunner = self._open()[1]
 
     @property
@@ -82,7 +83,10 @@ class CudaDevice:
         if self._opened is None:
             gpu = Gpu(self._number)
             try:
-                self._opened = gpu, load_gpu_runner(self._engine, gpu, self._backend)
+                runner = load_gpu_runner(self._engine, gpu, self._backend)
+                if self._sha256 not in (None, runner.sha256):
+                    raise ModelError(self._engine, "it changed since it was first loaded", "load it anew")
+                self._opened, self._sha256 = (gpu, runner), runner.sha256
             except BaseException:
                 gpu.close()
                 raise

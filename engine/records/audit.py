@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 
 from ars.data import Dataset, ImageSize, open_data
-from ars.data.pixels import file_sha256
 from ars.engine.records.inputs import content_sha256
 from ars.engine.records.record import Record
 from ars.engine.records.run import environment_of, settings_of
@@ -24,6 +23,7 @@ from ars.engine.smoothed import SmoothedClassifier, load
 from ars.engine.statistics.certificate import Certificate, certify_votes
 from ars.engine.statistics.plan import Plan
 from ars.errors import ArgumentError, ArsError, FileError, MissingPackage, ModelError, StoreError
+from ars.external_data import hash_model
 from ars.noise import NoiseKind
 
 __all__ = ["Audit", "audit"]
@@ -76,7 +76,7 @@ def audit(
     source = data or _recorded(path, origin.data_source, "--data")
     if not file.exists():
         raise ModelError(file, "there is no such file", "say with --engine where the model is now")
-    if (sha256 := file_sha256(file)) != settings.engine:
+    if (sha256 := hash_model(file).sha256) != settings.engine:
         found.differences.append(f"{file}: it is not the model of the run (its SHA-256 is {sha256})")
         return found
     with nullcontext() if device else _blaming_settings(path):
