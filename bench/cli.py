@@ -62,29 +62,40 @@ BATCHES = 16
 @click.option("--rounds", default=9, show_default=True, type=click.IntRange(3), help="Rounds that count.")
 @click.option("--batch", default=128, show_default=True, type=click.IntRange(1), help="Draws in a batch.")
 @click.option("--threads", type=click.IntRange(1), help="Cores to use. Default: all.")
+@click.option(
+    "--engine",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Time the noise streams with this classifier instead.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print all times and ratios as JSON.")
-def overhead(rounds: int, batch: int, threads: int | None, as_json: bool) -> None:
-    """Time the engine against bare session.run loops on a prepared batch."""
-    from ars.bench.micro.overhead import BARE, BARE_LANES, ENGINE, time_overhead
+def overhead(rounds: int, batch: int, threads: int | None, engine: Path | None, as_json: bool) -> None:
+    """Time the engine against bare session.run loops on a prepared batch, and one noise stream against the other."""
+    from ars.bench.micro.overhead import BARE, BARE_LANES, ENGINE, STREAM_1, time_overhead, time_streams
     from ars.bench.networks import resnet20, small_cnn
+    from ars.engine.backends import load_runner
     from ars.engine.samplers.host import usable_cores
 
     threads = threads or usable_cores()
     networks = {}
+
+    def show(name: str, timings: Timings, pairs: list[tuple[str, str]]) -> None:
+        draws = BATCHES * threads * batch
+        ratios = [(faster, slower, timings.ratio(faster, slower)) for faster, slower in pairs]
+        networks[name] = {"batch": batch, "threads": threads} | _report(timings, ratios)
+        if not as_json:
+            rates = {candidate: draws / np.array(seconds) for candidate, seconds in timings.seconds.items()}
+            _print_table(f"{name}, batch {batch}, {threads} threads", "draws a second", rates)
+            _print_ratios(ratios, timings)
+
+    if engine:
+        shape = tuple(side or 32 for side in load_runner(engine).shape)
+        show(engine.name, time_streams(engine, shape, batch, threads, BATCHES, rounds), [(ENGINE, STREAM_1)])
     with tempfile.TemporaryDirectory() as folder:
-        for network, shape in ((resnet20, (3, 32, 32)), (small_cnn, (1, 28, 28))):
+        for network, shape in ((resnet20, (3, 32, 32)), (small_cnn, (1, 28, 28))) if engine is None else ():
             model = Path(folder) / f"{network.__name__}.onnx"
             network(model)
-            timings = time_overhead(model, shape, batch, threads, batches=BATCHES, rounds=rounds)
-            draws = BATCHES * threads * batch
-            ratios = [(ENGINE, bare, timings.ratio(ENGINE, bare)) for bare in (BARE, BARE_LANES)]
-            networks[network.__name__] = {"batch": batch, "threads": threads} | _report(timings, ratios)
-            if not as_json:
-                title = f"{network.__name__}, batch {batch}, {threads} threads"
-                _print_table(
-                    title, "draws a second", {name: draws / np.array(s) for name, s in timings.seconds.items()}
-                )
-                _print_ratios(ratios, timings)
+            timings = time_overhead(model, shape, batch, threads, BATCHES, rounds)
+            show(network.__name__, timings, [(ENGINE, BARE), (ENGINE, BARE_LANES)])
     if as_json:
         click.echo(json.dumps(networks, indent=2))
 

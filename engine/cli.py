@@ -29,7 +29,7 @@ from ars.engine.records.audit import audit as check_run
 from ars.engine.records.inputs import Inputs, find_shape, read_inputs
 from ars.engine.records.results import FORMATS, write_records
 from ars.engine.records.run import RunResult, certify_run
-from ars.engine.records.store import read_records
+from ars.engine.records.store import read_header, read_records
 from ars.engine.selftest import run_checks
 from ars.engine.statistics.certificate import REAL_ARITHMETIC, format_radius
 from ars.engine.statistics.plan import Plan
@@ -140,6 +140,7 @@ def predict(
         progress.describe_model()
         shape = find_shape(source, ids, classifier.runner.classes, skip_bad_inputs=skip)
         progress.describe_batch(classifier.prepare(shape))
+        progress.describe_seed(classifier.seed)
 
         def numbered() -> Iterator[tuple[int, NDArray[np.float32]]]:
             on_bad_input = progress.skipped if skip else None
@@ -166,6 +167,8 @@ def predict(
 def results(store: Path, form: str, output: Path) -> None:
     """Print the certificates of a run, with the field's usual columns first."""
     refuse_inputs(output, [store])
+    if read_header(store).settings.noise_stream == 1:
+        click.echo(REAL_ARITHMETIC, err=True)
     with open_output(output) as file:
         for piece in write_records(read_records(store), form):
             file.write(piece)

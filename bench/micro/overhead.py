@@ -11,9 +11,20 @@ from numpy.typing import NDArray
 from ars.bench.timing import Timings, interleave
 from ars.engine.smoothed import SmoothedClassifier, load
 
-__all__ = ["BARE", "BARE_LANES", "ENGINE", "GENERATOR", "ISOTROPIC", "time_generator", "time_overhead"]
+__all__ = [
+    "BARE",
+    "BARE_LANES",
+    "ENGINE",
+    "GENERATOR",
+    "ISOTROPIC",
+    "STREAM_1",
+    "time_generator",
+    "time_overhead",
+    "time_streams",
+]
 
 ENGINE = "ars engine"
+STREAM_1 = "ars engine, noise stream 1"
 BARE = "bare loop, one batch on all cores"
 BARE_LANES = "bare loops, a batch on each core"
 
@@ -44,6 +55,16 @@ def time_overhead(model: Path, shape: tuple[int, ...], batch: int, threads: int,
             },
             rounds,
         )
+
+
+def time_streams(model: Path, shape: tuple[int, ...], batch: int, threads: int, batches: int, rounds: int) -> Timings:
+    """The seconds for the same number of draws with noise stream 2 and with noise stream 1."""
+    draws, x = batches * threads * batch, np.random.default_rng(0).random(shape, dtype=np.float32)
+    with (
+        load(model, sigma=SIGMA, batch=batch, threads=threads) as classifier,
+        load(model, sigma=SIGMA, batch=batch, threads=threads, noise_stream=1) as older,
+    ):
+        return interleave({ENGINE: _engine(classifier, x, draws), STREAM_1: _engine(older, x, draws)}, rounds)
 
 
 def _engine(classifier: SmoothedClassifier, x: NDArray[np.float32], draws: int) -> Callable[[], object]:

@@ -105,6 +105,7 @@ def _run(run: Run, strips: Strips) -> dict[str, object]:
         "family": header.settings.family,
         "norm": run.norm,
         "scope": run.scope.value,
+        "stream": header.settings.noise_stream,
         "alpha": plan.alpha,
         "stopping": "fixed" if plan.question is None else "adaptive",
         "n0": plan.n0,

@@ -69,11 +69,22 @@ const SCOPES = {
     + "the theorems hold for noise that does not depend on the input. At a perturbed input the generator may make other maps, and of that classifier this says nothing."],
 };
 
+const STREAMS = {
+  1: ["Noise stream 1", "These certificates assume real arithmetic: a classifier that reads the low bits of its input can defeat them."],
+  2: ["Noise stream 2", "These certificates hold in floating-point arithmetic, for every real perturbation, of the classifier that is smoothed after rounding to a lattice."],
+};
+
+// A term and its explanation for each value of a key, with the names of the runs that have it.
+function terms(key, words) {
+  return element("dl", {}, unique(RUNS.map((run) => run[key])).flatMap((value) => [element("dt", {}, words[value][0]), element("dd", {}, `${words[value][1]} Here: ${RUNS.filter((run) => run[key] === value).map((run) => run.name).join(", ")}.`)]));
+}
+
 function guarantee() {
   const norms = unique(RUNS.map((run) => run.norm.replace("l", "ℓ"))).join(" and ");
   return [
     element("p", {}, `For each input, with probability at least 1 − α over the draws, the smoothed classifier gives the same answer for every perturbation whose ${norms} norm is below the radius; and for every perturbation inside the region ‖δ/σ‖ < K, of which the ball of that radius is a part. Where the votes do not prove this, the certificate abstains and claims nothing.`),
-    element("dl", {}, unique(RUNS.map((run) => run.scope)).flatMap((scope) => [element("dt", {}, SCOPES[scope][0]), element("dd", {}, `${SCOPES[scope][1]} Here: ${RUNS.filter((run) => run.scope === scope).map((run) => run.name).join(", ")}.`)])),
+    terms("scope", SCOPES),
+    terms("stream", STREAMS),
     element("p", {}, "The probability is over the noise, one input at a time; among many inputs a share of about α may be wrong. A certificate belongs to the model file that voted, at its precision; its hash is below. It says that the answer is constant, not that it is right."),
   ];
 }
