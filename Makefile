@@ -43,7 +43,7 @@ format: $(VENV)/develop
 clean:
 	rm -rf build $(VENV)
 
-# The requirements of pyproject.toml with these extras, at the versions of constraints.txt. The demo needs fewer.
+# Install the requirements in pyproject.toml with these extras, at the versions in constraints.txt.
 define install
 	$(BIN)/python -c 'import sys, tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
 	  print(*p["dependencies"], *(r for e in sys.argv[1:] for r in p["optional-dependencies"][e]), sep="\n")' \

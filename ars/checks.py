@@ -1,4 +1,4 @@
-"""Arguments as numbers and arrays, or an ArgumentError that names them."""
+"""Convert arguments to numbers and arrays, or raise an ArgumentError that names the argument."""
 
 import math
 import operator
@@ -12,9 +12,9 @@ __all__ = ["float32_array", "real_number", "whole_number"]
 
 
 def whole_number(name: str, value: object, low: int, high: int, requirement: str) -> int:
-    """A Python int in [low, high], from any kind of integer."""
+    """A Python int in [low, high], from any integer type."""
     try:
-        number = operator.index(value)  # type: ignore[arg-type]  # the refusal is the point
+        number = operator.index(value)  # type: ignore[arg-type]  # a TypeError is expected
     except TypeError:
         raise ArgumentError(name, repr(value), "it must be a whole number") from None
     if not low <= number <= high:
@@ -23,11 +23,11 @@ def whole_number(name: str, value: object, low: int, high: int, requirement: str
 
 
 def real_number(name: str, value: object, requirement: str) -> float:
-    """A Python float that is not NaN, from any kind of real number."""
+    """A Python float that is not NaN, from any real number type."""
     if isinstance(value, str | bytes):
         raise ArgumentError(name, repr(value), "it must be a number")
     try:
-        number = float(value)  # type: ignore[arg-type]  # the refusal is the point
+        number = float(value)  # type: ignore[arg-type]  # a TypeError is expected
     except (TypeError, ValueError, OverflowError):
         raise ArgumentError(name, repr(value), "it must be a number") from None
     if math.isnan(number):
@@ -36,7 +36,7 @@ def real_number(name: str, value: object, requirement: str) -> float:
 
 
 def float32_array(name: str, values: ArrayLike) -> NDArray[np.float32]:
-    """The values as the noise uses them: float32."""
+    """The values as float32, the type that the noise is computed in."""
     try:
         array = np.asarray(values)
         if not (np.issubdtype(array.dtype, np.floating) or np.issubdtype(array.dtype, np.integer)):

@@ -1,4 +1,5 @@
-"""What the four commands share: errors as one sentence on stderr, and an exit status: 1 failed, 2 bad input."""
+"""What the four commands share: an error is one sentence on stderr and an exit status, 1 for a failed run and 2 for
+bad input."""
 
 import click
 
@@ -11,7 +12,7 @@ version_option = click.version_option(VERSION)
 
 
 class Command(click.Command):
-    """A click command that never shows a traceback for an error the project raised on purpose."""
+    """A click command that shows no traceback for errors that ARS raises on purpose."""
 
     def invoke(self, context: click.Context) -> object:
         try:
@@ -19,9 +20,9 @@ class Command(click.Command):
         except ArsError as error:
             sentence, status = str(error), error.exit_status
         except MemoryError:
-            sentence, status = "there is not enough memory for this; ask for less at a time", 1
+            sentence, status = "there is not enough memory; use a smaller batch, or less data", 1
         except BrokenPipeError:
-            raise  # click ends quietly, as a reader like head wants
+            raise  # click exits quietly when a reader, like head, closes the pipe
         except OSError as error:
             sentence, status = (
                 f"{error.filename or 'output'}: {error.strerror or error}; check the path and the disk",

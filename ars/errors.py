@@ -1,18 +1,18 @@
-"""Every error that the project raises on purpose.
+"""Every error that ARS raises on purpose.
 
 ArsError
-├── InputError            what the user gave is wrong: exit status 2 (also a ValueError)
-│   ├── ArgumentError     a bad value of an argument; the message names the argument and the value
-│   ├── FileError         a file that cannot be used; the message names it
+├── InputError            the user's input is wrong: exit status 2 (also a ValueError)
+│   ├── ArgumentError     an argument has an invalid value; the message names both
+│   ├── FileError         a file cannot be used; the message names it
 │   │   ├── DataError     a data file
 │   │   ├── ModelError    a model file
 │   │   └── StoreError    a run store
-│   ├── MissingPackage    a package that an extra installs; the message has the install line
-│   └── UnknownName       a name that is not one of the known ones; the message offers the nearest
-└── RunError              a run that started well and failed: exit status 1
-    ├── DeviceError       a GPU that is not there, does not work, or was lost
-    │   └── OutOfMemory   a GPU without enough memory for what was asked
-    └── NativeError       the native library is missing or does not work on this processor
+│   ├── MissingPackage    an optional package is missing; the message has the command that installs it
+│   └── UnknownName       a name is not known; the message suggests the nearest one
+└── RunError              a run failed after it had started: exit status 1
+    ├── DeviceError       a GPU is not there, does not work, or was lost
+    │   └── OutOfMemory   a GPU does not have enough memory
+    └── NativeError       the native library is missing, or does not work on this processor
 
 Each message is one sentence that says what is wrong and, after a semicolon, what to do about it.
 """
@@ -43,19 +43,19 @@ __all__ = [
 
 
 class ArsError(Exception):
-    """The root: `except ArsError` catches everything that the project raises on purpose."""
+    """The base class: `except ArsError` catches every error that ARS raises on purpose."""
 
     exit_status = 1
 
 
 class InputError(ArsError, ValueError):
-    """What the user gave is wrong."""
+    """The user's input is wrong."""
 
     exit_status = 2
 
 
 class ArgumentError(InputError):
-    """A bad value of an argument."""
+    """An argument has an invalid value."""
 
     def __init__(self, argument: str, value: object, requirement: str) -> None:
         super().__init__(f"{argument} = {value} is not valid; {requirement}")
@@ -64,33 +64,33 @@ class ArgumentError(InputError):
 
 
 class FileError(InputError):
-    """A file that cannot be used."""
+    """A file cannot be used."""
 
     def __init__(self, path: Path | str, problem: str, fix: str) -> None:
         super().__init__(f"{path}: {problem}; {fix}")
 
 
 class DataError(FileError):
-    """A data file that cannot be used."""
+    """A data file cannot be used."""
 
 
 class ModelError(FileError):
-    """A model file that cannot be used."""
+    """A model file cannot be used."""
 
 
 class StoreError(FileError):
-    """A run store that cannot be used."""
+    """A run store cannot be used."""
 
 
 class MissingPackage(InputError):
-    """A package that one of the project's extras installs."""
+    """A package that one of the extras installs is missing."""
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"{package} is not installed; run `{install_line(extra)}`")
 
 
 class UnknownName(InputError):
-    """A name that is not one of the known ones."""
+    """A name is not one of the known ones."""
 
     def __init__(self, what: str, name: object, known: Iterable[str]) -> None:
         known = list(known)
@@ -100,19 +100,19 @@ class UnknownName(InputError):
 
 
 class RunError(ArsError):
-    """A run that started well and failed."""
+    """A run failed after it had started."""
 
 
 class DeviceError(RunError):
-    """A GPU that is not there, does not work, or was lost."""
+    """A GPU is not there, does not work, or was lost."""
 
 
 class OutOfMemory(DeviceError):
-    """A GPU without enough memory for what was asked."""
+    """A GPU does not have enough memory."""
 
 
 class NativeError(RunError):
-    """The native library is missing or does not work on this processor."""
+    """The native library is missing, or does not work on this processor."""
 
 
 # How OpenVINO (first) and TensorRT say where in their source an error arose.

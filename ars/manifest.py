@@ -1,4 +1,4 @@
-"""The manifest of a model, model.json: what its files are, what the classifier takes and what noise it was made for."""
+"""The manifest of a model, model.json: its files, the inputs that it takes, and the noise that it was trained for."""
 
 import dataclasses
 import json
@@ -30,26 +30,26 @@ PRECISIONS = ("fp32", "fp16", "int8")
 
 @dataclass(frozen=True)
 class Parity:
-    """How a classifier compares with the one that it was made from, on the same noisy draws."""
+    """How a classifier compares with the one that it was exported from, on the same noisy draws."""
 
     reference: str
-    """What it was compared with: torch, or a file of the model."""
+    """What it was compared with: torch, or another file of the model."""
     runner: str
-    """What ran it, with its version."""
+    """The backend that ran it, with its version."""
     inputs: int
     draws: int
-    """Of all inputs."""
+    """The total over all inputs."""
     largest_difference: float
-    """Of two logits, as a share of the reference's largest."""
+    """The largest difference of two logits, relative to the reference's largest logit."""
     agreement: float
-    """The share of draws with the same top class."""
+    """The fraction of draws with the same top class."""
     certified_accuracy_difference: float | None
-    """The largest over a few radii, with these few draws; None where the inputs have no labels."""
+    """The largest difference over a few radii, estimated from these draws; None if the inputs have no labels."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """The batch sizes that an engine takes, and the one that it is made for."""
+    """The range of batch sizes that an engine takes, and the size that it is optimised for."""
 
     min_batch: int
     opt_batch: int
@@ -61,13 +61,13 @@ class EngineBuild:
     """How a TensorRT engine was built."""
 
     flavour: str
-    """The package that built it, and that must run it: tensorrt or tensorrt_rtx."""
+    """The package that built it and must run it: tensorrt or tensorrt_rtx."""
     version: str
     compute_capabilities: tuple[str, ...]
-    """Of the GPUs that it is for; "8.0+" is that one and all later ones."""
+    """Of the GPUs that it was built for; "8.0+" means 8.0 and later."""
     profile: Profile
     source: str
-    """The ONNX file that it was built from, and its hash."""
+    """The name of the ONNX file that it was built from."""
     source_sha256: str
 
 
@@ -76,8 +76,8 @@ class ModelFile:
     """One file of the model: its role (one of ROLES), its path beside the manifest, and its hash (`hash_model`), which
     covers its external files too.
 
-    A classifier and an engine take `x` and give `logits`, a noise generator gives `mean` and `scale`, and the trained
-    file is the model.pt that all others were exported from.
+    A classifier or an engine maps `x` to `logits`; a noise generator maps `x` to `mean` and `scale`. The trained file
+    is the model.pt that the others were exported from.
     """
 
     role: str
@@ -94,7 +94,7 @@ class ModelFile:
             if value not in known:
                 raise ValueError(f"{name} {value!r} of {self.path}")
         if self.path != Path(self.path).name or self.path in ("", ".", ".."):
-            raise ValueError(f"the path {self.path!r}, which is not beside it")
+            raise ValueError(f"the path {self.path!r}, which is not in the manifest's folder")
 
 
 @dataclass(frozen=True)
@@ -111,11 +111,11 @@ class Manifest:
     noise: NoiseSettings
     files: tuple[ModelFile, ...]
     dtype: str = "float32"
-    """Of the inputs as the engine makes them; a float16 file gets them rounded."""
+    """The type of the inputs as the engine makes them; for a float16 file they are rounded."""
     range: tuple[float, float] = (0.0, 1.0)
-    """Of the inputs without noise."""
+    """The range of the inputs without noise."""
     training: dict[str, Any] = field(default_factory=dict)
-    """How the model was trained, for the record."""
+    """A record of how the model was trained."""
     format: int = FORMAT
 
     def write(self, path: Path) -> None:
@@ -131,7 +131,7 @@ class Manifest:
             data: dict[str, Any] = json.loads(path.read_text())
             if data["format"] != FORMAT:
                 fix = "export the model again, or update ARS"
-                raise ModelError(path, f"its format is {data['format']}, and this version reads {FORMAT}", fix)
+                raise ModelError(path, f"its format is {data['format']}, but this version reads {FORMAT}", fix)
             noise = data["noise"]
             family_named(noise["family"])
             low, high = data.get("range", cls.range)
@@ -152,7 +152,7 @@ class Manifest:
             ) from error
 
     def check(self, path: Path, sha256: str, shape: tuple[int | None, ...], classes: int) -> None:
-        """Refuse a loaded classifier whose hash, shape or number of classes is not what the manifest says.
+        """Reject a loaded classifier whose hash, shape or number of classes is not that of the manifest.
 
         The hash is checked once more here, because the file may have changed since `manifest_beside` read it.
         """
@@ -160,27 +160,27 @@ class Manifest:
         if listed is not None and listed.sha256 != sha256:
             raise _changed(path)
         if len(self.classes) != classes:
-            problem = f"it has {classes} classes, and its manifest names {len(self.classes)}"
+            problem = f"it has {classes} classes, but its manifest names {len(self.classes)}"
             raise ModelError(path, problem, "export the model again")
         if len(shape) != len(self.shape) or any(a not in (None, b) for a, b in zip(shape, self.shape, strict=True)):
-            raise ModelError(path, f"it takes inputs of {shape}, and its manifest says {self.shape}", "export it again")
+            raise ModelError(path, f"it takes inputs of {shape}, but its manifest says {self.shape}", "export it again")
 
     def file(self, role: str, folder: Path) -> Path | None:
-        """The path of the first file with that role, after its hash has been checked."""
+        """The path of the first file with this role, if there is one. Its hash is checked."""
         for file in self.files:
             if file.role == role:
                 return _checked(folder / file.path, file)
         return None
 
     def entry(self, name: str) -> ModelFile | None:
-        """What it says of the file of that name."""
+        """The entry of the file of this name, if it is listed."""
         return next((file for file in self.files if file.path == name), None)
 
 
 def manifest_beside(engine: Path) -> Manifest | None:
-    """The manifest that lists this file, if there is one in its folder; the file must match its hash.
+    """The manifest in the folder of this file, if there is one. It must list the file with its hash.
 
-    The manifest of a.b.onnx is a.b.json, or a.json.
+    The manifest of a.b.onnx is a.b.json or a.json.
     """
     parts = engine.name.split(".")
     stems = [".".join(parts[:end]) for end in range(len(parts) - 1, 0, -1)]
@@ -208,7 +208,7 @@ def _read_file(data: dict[str, Any]) -> ModelFile:
 
 def _checked(path: Path, file: ModelFile) -> Path:
     if not path.exists():
-        raise ModelError(path, "the manifest lists it, but it is not there", "keep the files of a model together")
+        raise ModelError(path, "the manifest lists it, but it does not exist", "keep the files of a model together")
     found = hash_model(path)
     if found.sha256 != file.sha256:
         listed = {external.path: external.sha256 for external in file.external}

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ars.checks import whole_number
+from ars.data import image_channels
 from ars.data.pixels import to_pixels
 from ars.engine import algorithms, split
 from ars.engine.algorithms import Prediction, Procedure
@@ -208,8 +209,7 @@ class SmoothedClassifier:
     @property
     def channels(self) -> int | None:
         """The channels of the images that it takes; None if its inputs are not images."""
-        axes = self.runner.shape
-        return axes[0] if len(axes) == 3 and axes[0] in (1, 3) else None
+        return image_channels(self.runner.shape)
 
     def prepare(self, shape: tuple[int, ...], batch: int | None = None) -> Prepared:
         """Get ready for inputs of that shape, and decide the number of draws in a batch.

@@ -1,6 +1,6 @@
-"""ARS from Python: certify an image, certify many, ask for an answer only, and read a run store.
+"""ARS from Python: certify one image, certify many, predict without a certificate, and summarize run stores.
 
-Run it with `python examples/certify.py` where ARS is installed. Run stores given as arguments are summarized.
+Run it with `python examples/certify.py`, with run stores as optional arguments, in an environment with ARS.
 """
 
 import sys
@@ -15,10 +15,10 @@ FILES = Path(__file__).parent / "fashion-mnist"
 
 def main() -> None:
     with np.load(FILES / "images.npz") as arrays:
-        images, labels = arrays["x"], arrays["y"]  # integers in 0..255; floats are taken as they are
+        images, labels = arrays["x"], arrays["y"]  # integers in 0..255; floats are used as they are
 
     with ars.load(FILES / "classifier.onnx", sigma=0.5) as classifier:
-        # One image: 100 draws select a class, 10,000 bound its share.
+        # One image: 100 draws select a class, and 10,000 bound its probability.
         certificate = classifier.certify(images[0], n=10_000)
         if certificate.abstained:
             print(f"image 0 (class {labels[0]}): no certificate")
@@ -27,7 +27,7 @@ def main() -> None:
             print(f"image 0 (class {labels[0]}): class {certificate.predicted} within {radius} in l2")
         print(f"  pA >= {certificate.p_a:.4f}, alpha {certificate.alpha}, scope {certificate.scope}")
 
-        # The guarantee is of a region, which a perturbation can be held against.
+        # The guarantee covers a region; one can ask whether a perturbation lies in it.
         delta = np.full(images[0].shape, 0.001, np.float32)
         print(f"  covers a perturbation of 0.001 in every pixel: {certificate.covers(delta, 0.5)}")
 
@@ -38,7 +38,7 @@ def main() -> None:
             print(f"image {finished.input_id}: {found.predicted}, {radius}, {finished.draws} draws")
 
         # Only the answer, without a radius.
-        print(f"image 0 is of class {classifier.predict(images[0]).predicted}, says the smoothed classifier")
+        print(f"the smoothed classifier predicts class {classifier.predict(images[0]).predicted} for image 0")
 
     for path in sys.argv[1:]:
         summary = ars.summarize(ars.read_records(path))

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# From nothing to certificates in a few minutes: train, export, certify, measure, look. `make demo` runs this.
+# From nothing to certificates in a few minutes: train, export, certify, measure, report. `make demo` runs this script.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH="$PWD/.venv/bin:$PATH"
@@ -21,7 +21,7 @@ if python -c 'import sys, importlib.util as u; sys.exit(not (u.find_spec("tensor
 else
   tensorrt=off also=""
 fi
-step "Export both to ONNX, in FP32 and INT8$also, and compare them with what was trained"
+step "Export both to ONNX, in FP32 and INT8$also, and compare the files with the trained models"
 run ars-export "$out/input.pt" --precision fp32,int8 --tensorrt "$tensorrt"
 run ars-export "$out/isotropic.pt" --precision fp32,int8 --tensorrt off
 
@@ -31,26 +31,26 @@ for noise in input isotropic; do
     --out "$out/$noise.sqlite"
 done
 
-step "Measure it against the PyTorch loop that the field uses"
+step "Compare the speed with the PyTorch loop that the field uses"
 run ars-bench run --engine "$out/input.json" --data "$data/images.npz" --inputs 4 --rounds 3 \
   --backend loop --backend openvino --export-json "$out/bench.json"
 
-step "Make a page of it"
+step "Write a report"
 run ars-bench report "$out/input.sqlite" "$out/isotropic.sqlite" --bench "$out/bench.json" -o "$out/report.html"
 
 step "Done"
 cat <<END
-Two classifiers were trained, exported in two precisions$also, and certified on 200 images: inside the radius of its
-certificate no perturbation changes an answer. Everything is in $out:
+Two classifiers were trained, exported in two precisions$also, and certified on 200 images: within the certified
+radius of an image, no perturbation changes the answer. Everything is in $out:
 
   report.html                        curves, noise maps, every certificate, and what is guaranteed
   input.sqlite, isotropic.sqlite     the run stores
   input.json and files beside it     the model: ONNX in each precision, its noise generator, its manifest
-  bench.json                         every time that was measured
+  bench.json                         all measured times
 
-Look at $out/report.html in a browser, and try next:
+Open $out/report.html in a browser. Then try:
 
-  ars-engine audit $out/input.sqlite                              # draw a sample of it again, and check
+  ars-engine audit $out/input.sqlite                              # redraw a sample of the noise, and check
   ars-engine results $out/input.sqlite | head                     # the certificates as a table
   ars-engine certify --engine YOUR.onnx --sigma 0.25 --data YOUR-IMAGES/   # any classifier of your own
 END

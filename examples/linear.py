@@ -1,9 +1,9 @@
 """A certificate that can be checked by hand.
 
-A linear classifier on 3072 dimensions is smoothed with anisotropic Gaussian noise. Its smoothed boundary is known, so
-the certified radius can be held against the true distance: it must not exceed it.
+A linear classifier on 3072 dimensions is smoothed with anisotropic Gaussian noise. The decision boundary of the
+smoothed classifier is known, so the certified radius can be compared with the true distance, which it must not exceed.
 
-Run it with `python examples/linear.py` where ARS is installed.
+Run it with `python examples/linear.py` in an environment with ARS.
 """
 
 import time
@@ -23,7 +23,7 @@ def main() -> None:
     x = rng.random(DIMENSIONS, dtype=np.float32)
     mean = rng.normal(0, 0.1, DIMENSIONS).astype(np.float32)
     scale = rng.uniform(0.25, 1.0, DIMENSIONS).astype(np.float32)
-    weights = rng.normal(0, 1, DIMENSIONS).astype(np.float32) / scale  # it leans on the pixels with little noise
+    weights = rng.normal(0, 1, DIMENSIONS).astype(np.float32) / scale  # it relies on the pixels with little noise
     distance = 1.0
     bias = float(weights @ (x + mean)) - distance * float(np.linalg.norm(weights))
 

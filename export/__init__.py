@@ -1,1 +1,1 @@
-"""Export: a trained model to ONNX and TensorRT."""
+"""Export: from a trained model to ONNX and TensorRT files."""

@@ -17,7 +17,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 class CommaList(click.ParamType[tuple[Any, ...]]):
-    """Values that commas part."""
+    """A list of values, separated by commas."""
 
     def __init__(self, name: str, of: Callable[[str], Any]) -> None:
         self.name, self._of = name, of
@@ -35,7 +35,7 @@ def _side(text: str) -> int:
     return int(text)
 
 
-# Options that are of use only where an engine is built.
+# The options that matter only if an engine is built.
 ENGINE = (
     "compute_capability",
     "min_batch",
@@ -48,7 +48,7 @@ ENGINE = (
 
 
 def _for_engine() -> tuple[str, ...]:
-    """Those of them that were given."""
+    """The options for engines that were given on the command line."""
     source = click.get_current_context().get_parameter_source
     return tuple(f"--{name.replace('_', '-')}" for name in ENGINE if source(name) is not ParameterSource.DEFAULT)
 
@@ -56,30 +56,35 @@ def _for_engine() -> tuple[str, ...]:
 @click.command(cls=Command)
 @version_option
 @click.argument("model", type=FILE, required=False)
-@click.option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), help="Folder. Default: the model's.")
+@click.option(
+    "-o", "--output", type=click.Path(file_okay=False, path_type=Path), help="Output folder. Default: the model's."
+)
 @click.option(
     "--precision", type=CommaList("fp32,fp16,int8", str), default=(), help="fp32, fp16, int8. Default: the model's."
 )
-@click.option("--calibration", help="Data to calibrate and compare on. Default: a model.pt's own examples.")
-@click.option("--resize", type=click.IntRange(1), help="Bring the shorter side of its images to this.")
-@click.option("--crop", type=click.IntRange(1), help="Then cut this square from their middle.")
-@click.option("--min-agreement", type=float, default=0.98, show_default=True, help="Share of draws, for fp16 and int8.")
+@click.option("--calibration", help="Data to calibrate and compare on. Default: the examples in a model.pt.")
+@click.option("--resize", type=click.IntRange(1), help="Resize the shorter side of its images to this.")
+@click.option("--crop", type=click.IntRange(1), help="Then crop a square of this size from the centre.")
+@click.option("--min-agreement", type=float, default=0.98, show_default=True, help="Lowest agreement of fp16 and int8.")
 @click.option(
-    "--tensorrt", type=click.Choice(["auto", "on", "off"]), default="auto", help="An engine; auto: where a GPU is."
+    "--tensorrt",
+    type=click.Choice(["auto", "on", "off"]),
+    default="auto",
+    help="Build an engine; auto: if there is a GPU.",
 )
 @click.option(
-    "--compute-capability", type=CommaList("8.6,8.9", str), default=(), help="Of the GPUs that the engine is for."
+    "--compute-capability", type=CommaList("8.6,8.9", str), default=(), help="Of the GPUs to build the engine for."
 )
 @click.option("--min-batch", type=int, default=1, show_default=True, help="The engine's smallest batch,")
-@click.option("--opt-batch", type=int, default=256, show_default=True, help="the one that it is made for,")
+@click.option("--opt-batch", type=int, default=256, show_default=True, help="the one that it is optimised for,")
 @click.option("--max-batch", type=int, default=1024, show_default=True, help="and the largest.")
-@click.option("--workspace", type=int, help="MiB of the GPU's memory that the engine may use for scratch.")
-@click.option("--timing-cache", type=FILE, help="A file that makes the next build faster (tensorrt).")
-@click.option("--builder-optimization-level", type=int, help="0 builds fast, 5 builds fast engines.")
+@click.option("--workspace", type=int, help="MiB of GPU memory that the engine may use as scratch space.")
+@click.option("--timing-cache", type=FILE, help="A file that speeds up the next build (tensorrt).")
+@click.option("--builder-optimization-level", type=int, help="0 builds quickly, 5 builds fast engines.")
 @click.option("--arch", help="Your own weights: timm:NAME, resnet20 ... resnet110, resnet50, or cnn.")
 @click.option("--weights", type=FILE, help="With --arch: a state_dict.")
-@click.option("--shape", type=CommaList("3,32,32", _side), help="Of an input of your own model, like 3,32,32.")
-@click.option("--classes", type=CommaList("cat,dog", str), help="How many, or their names, of your own model.")
+@click.option("--shape", type=CommaList("3,32,32", _side), help="Input shape of your own model, like 3,32,32.")
+@click.option("--classes", type=CommaList("cat,dog", str), help="Number or names of the classes of your own model.")
 @click.option("--pixel-mean", type=CommaList("0.5,0.5,0.5", float), help="Your own model takes (x - mean)")
 @click.option("--pixel-deviation", type=CommaList("0.2,0.2,0.2", float), help="/ deviation, by channel.")
 @click.option("--sigma", type=float, help="The scale of your own model's noise, in pixel units.")
@@ -104,10 +109,10 @@ def main(
     quiet: bool,
     **own: Any,
 ) -> None:
-    """Export a model to ONNX, on request in other precisions and as a TensorRT engine, with its noise and its manifest.
+    """Export a model to ONNX, with its noise and a manifest; on request also in other precisions and to TensorRT.
 
-    MODEL is a model.pt of ars-train; or your own: a TorchScript or torch.export file, an ONNX file, or, instead of a
-    file, --arch and --weights. Your own models need --sigma and --calibration.
+    MODEL is a model.pt written by ars-train, or a model of your own: a TorchScript, torch.export or ONNX file, or, with
+    no MODEL, --arch and --weights. Your own models need --sigma and --calibration.
     """
     for package in ("torch", "onnx", "onnxscript"):
         if importlib.util.find_spec(package) is None:

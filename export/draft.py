@@ -1,7 +1,8 @@
-"""The files of a model under way: all are written in a folder beside their final place, and moved there at the end.
+"""The files of an export in progress. All of them are written to a temporary folder inside the output folder, and moved
+to the output folder at the end.
 
-So an export that fails or is stopped leaves what was there before. Each move is whole or not at all; where a crash
-comes between two of them, the hashes of the manifest do not fit, and the files are refused until the next export.
+An export that fails or is stopped therefore leaves the earlier files untouched. Each file is moved atomically. After a
+crash between two moves, the hashes in the manifest do not match, and the files are rejected until the next export.
 """
 
 import dataclasses
@@ -22,8 +23,8 @@ __all__ = ["Draft"]
 
 
 class Draft:
-    """The files that go to a folder, the manifest of that name among them. Entering finds out whether they can be
-    written there."""
+    """The files that an export writes to a folder, among them the manifest called `name`. Entering the context checks
+    that the folder can be written to."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder = folder
@@ -37,10 +38,10 @@ class Draft:
             self._temporary = tempfile.TemporaryDirectory(dir=self.folder, prefix=".export-")
         except OSError as error:
             fix = "choose another --output"
-            raise ModelError(self.folder, f"it cannot be written ({error.strerror})", fix) from error
+            raise ModelError(self.folder, f"it cannot be written to ({error.strerror})", fix) from error
         self._before = None
         if threading.current_thread() is threading.main_thread():
-            # What ends the process from outside ends it as Ctrl-C does, so nothing is left behind.
+            # SIGTERM then ends the process as Ctrl-C does, and nothing is left behind.
             self._before = signal.signal(signal.SIGTERM, signal.default_int_handler)
         return self
 
@@ -51,19 +52,19 @@ class Draft:
             signal.signal(signal.SIGTERM, self._before)
         self._temporary.cleanup()
         own = f"{self._temporary.name}{os.sep}"
-        if isinstance(error, ArsError):  # by the time that it is read, the folder is no more
+        if isinstance(error, ArsError):  # by the time the user reads it, the folder is gone
             error.args = tuple(str(part).replace(own, "") for part in error.args)
         elif isinstance(error, OSError) and (error.filename is None or str(error.filename).startswith(own)):
             problem = f"its files cannot be written ({error.strerror or error})"
-            raise RunError(f"{self.folder}: {problem}; make room there, or choose another --output") from error
+            raise RunError(f"{self.folder}: {problem}; free some space, or choose another --output") from error
 
     def path(self, name: str) -> Path:
-        """Where to write a file that will have that name."""
+        """Where to write the file of this name."""
         return Path(self._temporary.name) / name
 
     def bring(self, path: Path) -> Path:
-        """A model file that exists already: it stays where it is, or is copied where the others are, with its external
-        files."""
+        """Include an existing model file: it is copied to the others, with its external files, unless it is in the
+        output folder already."""
         if self.is_home_of(path):
             return path
         for external in hash_model(path).external:
@@ -82,16 +83,17 @@ class Draft:
         parity: Parity | None = None,
         build: EngineBuild | None = None,
     ) -> None:
-        """Enter a file in the manifest to be."""
+        """List a file in the manifest."""
         found = hash_model(path)
         self.files.append(ModelFile(role, path.name, found.sha256, precision, parity, build, found.external))
 
     def publish(self, manifest: Manifest) -> tuple[list[Path], list[Path]]:
-        """Move the files to their place, the manifest, with these files in it, last; what was written and removed.
+        """Move the files to the output folder, and last the manifest, which lists them. Returns the paths that were
+        written and those that were removed.
 
-        Files of an earlier export of this very classifier, for the same noise, stay, and stay listed. Others under the
-        same name are removed: left there, they would be refused as files that the manifest does not list. Their
-        external files stay, because models elsewhere may use them.
+        Files of an earlier export of the same classifier with the same noise stay, and stay listed. Other files of the
+        earlier export are removed: the new manifest would not list them, so the engine would reject them. Their
+        external files stay, because other models may use them.
         """
         name, listed = self._name, () if self._earlier is None else self._earlier.files
         earlier = listed if self._earlier is not None and self._earlier.noise == manifest.noise else ()
@@ -116,7 +118,7 @@ class Draft:
         return [self.folder / each for each in names], removed
 
     def _check_external(self, manifest: Manifest) -> None:
-        """Refuse external files that would overwrite another file, or be overwritten by one."""
+        """Reject external files that would overwrite another file, or be overwritten by one."""
         fix = "save the model again with another name for its external data, or choose another --output"
         own = {self._name, *(file.path for file in manifest.files)}
         before = {one.path for file in (self._earlier.files if self._earlier else ()) for one in file.external}
@@ -129,7 +131,7 @@ class Draft:
 
 
 def _read_earlier(path: Path) -> Manifest | None:
-    """The manifest of an earlier export; another file in its place is the user's."""
+    """The manifest of an earlier export. If another file has its name, the export fails and leaves it untouched."""
     if not path.exists():
         return None
     try:
@@ -140,13 +142,13 @@ def _read_earlier(path: Path) -> Manifest | None:
 
 
 def _with_parity(file: ModelFile, earlier: tuple[ModelFile, ...]) -> ModelFile:
-    """A file that was not compared now has the parity that it had, where it is the same."""
+    """A file that was not compared now keeps the parity of an earlier export, if the file is unchanged."""
     known = (old.parity for old in earlier if (old.path, old.sha256) == (file.path, file.sha256))
     return dataclasses.replace(file, parity=file.parity or next(known, None))
 
 
 def _still_valid(earlier: tuple[ModelFile, ...], files: list[ModelFile], folder: Path) -> list[ModelFile]:
-    """Of the earlier files, those that were not made again, if they belong to the same classifier."""
+    """The files of an earlier export of the same classifier that were not written again."""
     new, paths = {file.sha256 for file in files}, {file.path for file in files}
     if not any(file.role == "classifier" and file.sha256 in new for file in earlier):
         return []

@@ -1,4 +1,4 @@
-"""Real inputs with their classes: what INT8 is calibrated on, and what every precision is compared on."""
+"""Real inputs, on which INT8 is calibrated and every precision is compared with the model."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ars.data import ImageSize, open_data
+from ars.data import ImageSize, image_channels, open_data
 from ars.errors import DataError
 
 __all__ = ["FEWEST", "Examples", "read_examples"]
@@ -18,24 +18,25 @@ FEWEST, MOST = 32, 128
 class Examples:
     x: NDArray[np.float32]
     labels: NDArray[np.int64] | None
-    """None where some have no class."""
+    """None if some of the inputs have no label."""
 
 
 def read_examples(spec: str, shape: tuple[int, ...], classes: int, size: ImageSize) -> Examples:
-    """Examples spread evenly over the data, images brought to that size; or a refusal of data that does not fit the
-    model."""
-    channels = shape[0] if len(shape) == 3 and shape[0] in (1, 3) else None
-    data = open_data(spec, dataclasses.replace(size, channels=channels))
+    """Evenly spaced examples of the data, with images brought to `size`. Data that does not fit the model is an
+    error."""
+    data = open_data(spec, dataclasses.replace(size, channels=image_channels(shape)))
     if len(data) < FEWEST:
         raise DataError(spec, f"it has {len(data)} inputs", f"--calibration needs at least {FEWEST}")
     number = min(len(data), MOST)
     examples = [data[index * len(data) // number] for index in range(number)]
     for example in examples:
         if example.x.shape != shape:
-            found = f"it has inputs of {_sides(example.x.shape)}, and the model takes {_sides(shape)}"
-            raise DataError(spec, found, "calibrate on inputs of the model's shape, images with --resize and --crop")
+            found = f"its inputs are {_sides(example.x.shape)}, but the model takes {_sides(shape)}"
+            raise DataError(
+                spec, found, "calibrate on inputs of the model's shape; --resize and --crop fit images to it"
+            )
         if example.label is not None and not 0 <= example.label < classes:
-            problem = f"it has the class {example.label}, and the model's are 0 to {classes - 1}"
+            problem = f"it has the label {example.label}, but the model's classes are 0 to {classes - 1}"
             raise DataError(spec, problem, "calibrate on the model's own data")
     labels = [example.label for example in examples if example.label is not None]
     x = np.stack([example.x for example in examples])

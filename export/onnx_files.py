@@ -1,5 +1,5 @@
-"""A PyTorch module to an ONNX file: dynamic batch, constants folded, no paths of the machine. The weights are inside,
-unless they are too large for that."""
+"""Convert a PyTorch module to an ONNX file with a dynamic batch and no paths of this machine. The weights are inside
+the file, unless they exceed 2 GB."""
 
 import contextlib
 import io
@@ -20,14 +20,14 @@ from ars.external_data import hash_model
 __all__ = ["MAX_BYTES", "OPSET", "opset_of", "precision_of", "read_onnx", "silence", "write_onnx"]
 
 OPSET = 18
-# Protocol buffers end at 2 GB. Larger weights need a file of their own.
+# A protocol buffer holds at most 2 GB. Larger weights are written to a separate file.
 MAX_BYTES = 2**31 - 2**20
 
 
 def write_onnx(module: nn.Module, shape: tuple[int, ...], path: Path, outputs: list[str], source: Path) -> None:
-    """Write `x` -> `outputs` for batches of any size; an error names `source`, where the module came from.
+    """Write the function `x` -> `outputs` for batches of any size. Errors name `source`, where the module came from.
 
-    Weights of more than MAX_BYTES are written to a file with the suffix .data beside it.
+    Weights of more than MAX_BYTES are written to a separate file with the suffix .data.
     """
     tensors = [*module.parameters(), *module.buffers()]
     large = sum(tensor.numel() * tensor.element_size() for tensor in tensors) > MAX_BYTES
@@ -37,7 +37,7 @@ def write_onnx(module: nn.Module, shape: tuple[int, ...], path: Path, outputs: l
             converted = torch.onnx.export(
                 program, input_names=["x"], output_names=outputs, opset_version=OPSET, dynamo=True, verbose=False
             )
-        except Exception as error:  # the exporter wraps every kind
+        except Exception as error:  # the exporter raises many types of errors
             raise _conversion_error(error, program, source) from error
     assert converted is not None
     if large:
@@ -45,7 +45,7 @@ def write_onnx(module: nn.Module, shape: tuple[int, ...], path: Path, outputs: l
         model = onnx.load(path, load_external_data=False)
     else:
         model = converted.model_proto
-    # The exporter writes source lines and paths of this machine beside each node.
+    # The exporter attaches source lines and paths of this machine to each node.
     for part in (model, model.graph, *model.graph.node, *model.graph.initializer, *model.graph.value_info):
         del part.metadata_props[:]
     _name_batch(model)
@@ -57,22 +57,22 @@ def _trace(module: nn.Module, shape: tuple[int, ...], source: Path) -> torch.exp
         return torch.export.export(
             module, (torch.zeros(2, *shape),), dynamic_shapes=({0: torch.export.Dim("n")},), strict=False
         )
-    except Exception as error:  # torch.export raises many kinds
+    except Exception as error:  # torch.export raises many types of errors
         reason = str(error)
         if "specialized it to be a constant" in reason:
             problem, fix = "it takes batches of one size only", "export it with a dynamic batch, torch.export.Dim('n')"
         elif "data-dependent" in reason:
             place = re.search(r'File "([^"]+)", line (\d+), in \w+\n\s*(.+)', reason)
             where = f" ({Path(place[1]).name}:{place[2]}: {place[3].strip()})" if place else ""
-            problem = f"what its forward pass does depends on values of the input{where}"
-            fix = "write that `if` or loop with torch.where or torch.cond, so that every input takes the same way"
+            problem = f"its control flow depends on the values of its input{where}"
+            fix = "rewrite that `if` or loop with torch.where or torch.cond"
         else:
             problem, fix = f"torch.export cannot trace it ({one_line(reason)})", "make it work with torch.export first"
         raise ModelError(source, problem, fix) from error
 
 
 def _conversion_error(error: BaseException, program: torch.export.ExportedProgram, source: Path) -> ModelError:
-    """The operator that ONNX lacks, and the module that it is used in."""
+    """An error that names the operator that ONNX lacks, and the module that uses it."""
     reason = ""
     cause: BaseException | None = error
     while cause is not None:
@@ -81,7 +81,7 @@ def _conversion_error(error: BaseException, program: torch.export.ExportedProgra
             name = missing[1].rpartition(".")[2]
             where = _module_path(program, name)
             problem = f"its operator {missing[1]}{where} has no counterpart in ONNX"
-            return ModelError(source, problem, "replace it in the model by operators that have one")
+            return ModelError(source, problem, "replace it in the model with operators that have one")
         reason, cause = str(cause), cause.__cause__
     return ModelError(source, f"it cannot be converted to ONNX ({one_line(reason)})", "change the model there")
 
@@ -95,7 +95,7 @@ def _module_path(program: torch.export.ExportedProgram, operator: str) -> str:
 
 
 def _name_batch(model: onnx.ModelProto) -> None:
-    """Call the batch's size n, everywhere."""
+    """Name the batch dimension n throughout."""
     batch = model.graph.input[0].type.tensor_type.shape.dim[0].dim_param
     for value in (*model.graph.input, *model.graph.output, *model.graph.value_info):
         for side in value.type.tensor_type.shape.dim:
@@ -105,7 +105,7 @@ def _name_batch(model: onnx.ModelProto) -> None:
 
 @contextlib.contextmanager
 def silence() -> Iterator[None]:
-    """The exporters log and print what is of no use to a user; their errors say the same."""
+    """Suppress what the exporters log and print, which is of no use to users; their errors say the same."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     with contextlib.ExitStack() as stack:
@@ -117,7 +117,7 @@ def silence() -> Iterator[None]:
 
 
 def read_onnx(path: Path) -> onnx.ModelProto:
-    """The graph of an ONNX file, without its external data, which is only checked."""
+    """Read the graph of an ONNX file. Its external data is checked, but not read into it."""
     if not path.exists():
         raise ModelError(path, "there is no such file", "give the path of an ONNX model")
     if path.stat().st_size > MAX_BYTES:
@@ -128,18 +128,18 @@ def read_onnx(path: Path) -> onnx.ModelProto:
         onnx.checker.check_model(path if hash_model(path).external else model)
     except ModelError:
         raise
-    except Exception as error:  # protobuf and onnx raise many kinds
+    except Exception as error:  # protobuf and onnx raise many types of errors
         raise ModelError(path, f"it is not an ONNX model ({one_line(error)})", "export it again") from error
     return model
 
 
 def opset_of(model: onnx.ModelProto) -> int:
-    """The version of ONNX's own operators that it uses."""
+    """The opset of the model: the version of ONNX's operators that it uses."""
     return max((opset.version for opset in model.opset_import if opset.domain in ("", "ai.onnx")), default=OPSET)
 
 
 def precision_of(model: onnx.ModelProto) -> str:
-    """int8 where it quantises, fp16 where its weights are halves, otherwise fp32."""
+    """int8 if the model quantises, fp16 if it has half-precision weights, otherwise fp32."""
     if any(node.op_type == "QuantizeLinear" for node in model.graph.node):
         return "int8"
     halves = any(tensor.data_type == TensorProto.FLOAT16 for tensor in model.graph.initializer)

@@ -1,5 +1,5 @@
-"""What an exported classifier has in common with the one that it was made from: both vote on the same noisy draws of
-real inputs, made by the engine's own sampler."""
+"""Compare an exported classifier with the one that it was made from: both vote on the same noisy draws of real inputs,
+which the engine's own sampler makes."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,18 +18,18 @@ __all__ = ["NoisyInputs", "collect_logits", "compare"]
 
 Array = NDArray[np.float32]
 
-# Of each input: as few as tell certificates apart, for the comparison is made at every export.
+# Draws of each input: few, because every export is compared, but enough that certificates differ.
 SELECTION, ESTIMATION = 8, 56
 DRAWS = SELECTION + ESTIMATION
 ALPHA = 0.001
-# Where certified accuracies are compared, in units of sigma0.
+# The radii at which certified accuracies are compared, in units of sigma0.
 RADII = (0.0, 0.25, 0.5, 1.0)
 CALIBRATION_DRAWS = 4
 
 
 @dataclass(frozen=True)
 class NoisyInputs:
-    """Inputs, their classes where these are known, and the maps of the noise at each."""
+    """Inputs, their labels where known, and the noise maps of each."""
 
     x: Array
     labels: NDArray[np.int64] | None
@@ -41,12 +41,12 @@ class NoisyInputs:
         return len(self.x)
 
     def draws(self) -> Iterator[Array]:
-        """The draws to compare on, an input at a time."""
+        """The draws for the comparison, one input at a time."""
         parts = ((Phase.SELECTION, SELECTION), (Phase.ESTIMATION, ESTIMATION))
         return self._fill([Request(0, 0, phase, 0, number) for phase, number in parts])
 
     def calibration_draws(self) -> Iterator[Array]:
-        """Other draws, to calibrate on, an input at a time."""
+        """Different draws, for calibration, one input at a time."""
         return self._fill([Request(0, 0, Phase.PREDICTION, 0, CALIBRATION_DRAWS)])
 
     def _fill(self, requests: list[Request]) -> Iterator[Array]:
@@ -61,7 +61,7 @@ class NoisyInputs:
 def collect_logits(
     inputs: NoisyInputs, run: Callable[[Array], Array], on_input: Callable[[], None] = lambda: None
 ) -> Array:
-    """The logits of every draw: [inputs, draws, classes]."""
+    """The logits of every draw, of shape [inputs, draws, classes]."""
     logits = []
     for copies in inputs.draws():
         logits.append(run(copies))
@@ -70,7 +70,7 @@ def collect_logits(
 
 
 def compare(inputs: NoisyInputs, theirs: Array, ours: Array, reference: str, runner: str) -> Parity:
-    """Compare our logits with those of the reference. A draw whose logits are not finite agrees with none."""
+    """Compare our logits with those of the reference. A draw with logits that are not finite counts as disagreement."""
     with np.errstate(invalid="ignore"):
         difference = np.abs(ours - theirs).max() / max(1.0, np.abs(theirs).max())
     finite = np.isfinite(ours).all(-1) & np.isfinite(theirs).all(-1)
@@ -83,7 +83,7 @@ def compare(inputs: NoisyInputs, theirs: Array, ours: Array, reference: str, run
 
 
 def _certified_accuracy(inputs: NoisyInputs, logits: Array) -> NDArray[np.float64]:
-    """The share of inputs that are certified, as their own class, at each of RADII."""
+    """The fraction of inputs that are certified as their own class at each of RADII."""
     assert inputs.labels is not None
     radii = np.array(RADII) * inputs.noise.sigma0
     certified = np.zeros(len(RADII))
@@ -99,7 +99,7 @@ def _certified_accuracy(inputs: NoisyInputs, logits: Array) -> NDArray[np.float6
 
 
 def _count(logits: Array) -> list[int]:
-    """The votes by class, and last those for nobody."""
+    """The votes for each class; the last entry counts the draws that vote for no class."""
     finite = np.isfinite(logits).all(1)
     votes = np.bincount(logits[finite].argmax(1), minlength=logits.shape[1]).tolist()
     return [*votes, int((~finite).sum())]

@@ -1,4 +1,4 @@
-"""The export of a model, in order: ONNX, the other precisions, each compared with the model itself, the engine."""
+"""The steps of an export: ONNX, the other precisions, the comparison of each with the model, the TensorRT engine."""
 
 import time
 from dataclasses import dataclass
@@ -25,48 +25,48 @@ from ars.manifest import PRECISIONS, Manifest, Parity
 
 __all__ = ["ExportPlan", "export_model"]
 
-# What torch and another library compute in float32 differs by rounding only.
+# In float32, torch and other libraries differ only by rounding.
 LARGEST_DIFFERENCE = 1e-3
-# Since this version ONNX has a scale for each channel.
+# The first opset with a quantisation scale for each channel.
 INT8_OPSET = 13
 ADVICE = {
-    "fp16": "its values may be too large for halves: leave fp16 out",
+    "fp16": "its values may be too large for half precision: omit fp16",
     "int8": "try fp16, or more of the model's own data with --calibration",
 }
 
 
 @dataclass(frozen=True)
 class ExportPlan:
-    """What to make of a model."""
+    """What to export, and how."""
 
     precisions: tuple[str, ...]
-    """Apart from the model's own."""
+    """The precisions to write, besides the model's own."""
     tensorrt: str
-    """on, off, or auto: where there are a GPU and TensorRT."""
+    """on, off, or auto: on if there are a GPU and TensorRT."""
     build: BuildOptions
     calibration: str | None
-    """The data to calibrate and compare on; None is the examples that a model.pt carries."""
+    """The data to calibrate and compare on; None for the examples in the model.pt."""
     min_agreement: float
     size: ImageSize
-    """What images of it are brought to."""
+    """The size that images of this data are brought to."""
     for_engine: tuple[str, ...]
-    """The options that were given for the engine."""
+    """The options for the engine that were given."""
 
     def __post_init__(self) -> None:
         for precision in self.precisions:
             if precision not in PRECISIONS:
-                raise ArgumentError("precision", precision, f"it is a list of {', '.join(PRECISIONS)}")
+                raise ArgumentError("precision", precision, f"choose from {', '.join(PRECISIONS)}")
         if not 0 <= self.min_agreement <= 1:
-            raise ArgumentError("min-agreement", self.min_agreement, "it is a share, between 0 and 1")
+            raise ArgumentError("min-agreement", self.min_agreement, "it must be between 0 and 1")
         for name, value in (("resize", self.size.resize), ("crop", self.size.crop)):
             if value is not None and self.calibration is None:
-                raise ArgumentError(name, value, "it is for the images of --calibration; leave it out")
+                raise ArgumentError(name, value, "it applies to the images of --calibration; omit it")
 
 
 def export_model(
     path: Path | None, folder: Path | None, own: OwnModel, plan: ExportPlan, progress: ExportProgress
 ) -> list[Path]:
-    """Write the files of the model beside each other; their paths, the manifest last."""
+    """Write the files of the model to one folder; returns their paths, the manifest last."""
     flavour = _choose_flavour(plan, progress)
     source = open_source(path, own)
     precisions = _choose_precisions(source, plan.precisions)
@@ -75,7 +75,7 @@ def export_model(
         classifier = _write(source, source.classifier, f"{source.stem}.onnx", ["logits"], draft, progress)
         generator = _write(source, source.generator, f"{source.stem}.noise.onnx", ["mean", "scale"], draft, progress)
         to_calibrate, to_compare = _add_noise(source, generator, examples)
-        progress.begin("asking the model itself", len(to_compare))
+        progress.begin("running the model itself", len(to_compare))
         theirs = collect_logits(to_compare, source.run, progress.advance)
 
         def measure(file: Path) -> Parity:
@@ -104,18 +104,18 @@ def export_model(
         manifest = Manifest(source.shape, source.classes, source.noise, (), training=source.training)
         written, removed = draft.publish(manifest)
     for old in removed:
-        progress.say(f"{old}: removed, it belonged to another model of this name, or to other noise")
+        progress.say(f"{old}: removed, because it belonged to another model of this name, or to other noise")
     return written
 
 
 def _choose_flavour(plan: ExportPlan, progress: ExportProgress) -> Flavour | None:
-    """The TensorRT to build with, found before the work; None where no engine is built."""
+    """The TensorRT package to build with, or None if no engine is to be built. Errors show before the work starts."""
     if plan.tensorrt == "off":
         _no_engine(plan)
         return None
     if plan.tensorrt == "auto" and local_gpu() is None:
         _no_engine(plan)
-        progress.say("no TensorRT engine: there is no GPU here; --tensorrt on builds one for GPUs elsewhere")
+        progress.say("no TensorRT engine: there is no GPU here; --tensorrt on builds one for other GPUs")
         return None
     try:
         flavour = find_flavour()
@@ -130,21 +130,21 @@ def _choose_flavour(plan: ExportPlan, progress: ExportProgress) -> Flavour | Non
 
 
 def _no_engine(plan: ExportPlan) -> None:
-    """Refuse options that would have no use."""
+    """Reject options that would have no effect."""
     if plan.for_engine:
-        problem = f"{plan.for_engine[0]} is for an engine, and with --tensorrt {plan.tensorrt} none is built here"
-        raise InputError(f"{problem}; leave it out, or give --tensorrt on")
+        problem = f"{plan.for_engine[0]} is for an engine, but --tensorrt {plan.tensorrt} builds none here"
+        raise InputError(f"{problem}; omit it, or use --tensorrt on")
 
 
 def _choose_precisions(source: Source, asked: tuple[str, ...]) -> list[str]:
-    """Those to make of the source's own, the smallest last."""
+    """The precisions to make from the source's own, the smallest last."""
     others = [precision for precision in PRECISIONS if precision in asked and precision != source.precision]
     if others and source.precision != "fp32":
-        problem = f"it is {source.precision} already, and {others[0]} is made of fp32"
-        raise ModelError(source.path, problem, f"give the fp32 model, or --precision {source.precision}")
+        problem = f"it is {source.precision} already, but {others[0]} is made from fp32"
+        raise ModelError(source.path, problem, f"use the fp32 model, or --precision {source.precision}")
     if "int8" in others and source.opset < INT8_OPSET:
-        problem = f"its opset is {source.opset}, and int8 needs {INT8_OPSET}"
-        raise ModelError(source.path, problem, "export it again with a newer one, or leave int8 out")
+        problem = f"its opset is {source.opset}, but int8 needs {INT8_OPSET}"
+        raise ModelError(source.path, problem, "export it again with a newer opset, or omit int8")
     return others
 
 
@@ -153,15 +153,15 @@ def _choose_examples(source: Source, plan: ExportPlan) -> Examples:
         return read_examples(plan.calibration, source.shape, len(source.classes), plan.size)
     if source.examples is None or len(source.examples.x) < FEWEST:
         number = 0 if source.examples is None else len(source.examples.x)
-        problem = f"it carries {number} examples, and an export is compared on at least {FEWEST}"
-        raise ModelError(source.path, problem, "give --calibration, data of its own kind")
+        problem = f"it has {number} examples, but the comparison needs at least {FEWEST}"
+        raise ModelError(source.path, problem, "give the model's own kind of data with --calibration")
     return source.examples
 
 
 def _write(
     source: Source, what: nn.Module | Path, name: str, outputs: list[str], draft: Draft, progress: ExportProgress
 ) -> Path:
-    """The ONNX file of a module; a file is taken as it is."""
+    """Write a module as an ONNX file; an ONNX file is taken as it is."""
     if isinstance(what, Path):
         return draft.bring(what)
     progress.begin(f"writing {name}")
@@ -170,7 +170,7 @@ def _write(
 
 
 def _add_noise(source: Source, generator: Path, examples: Examples) -> tuple[NoisyInputs, NoisyInputs]:
-    """Every second example to calibrate on, and the others to compare on, with the maps that the generator makes."""
+    """Half of the examples for calibration and half for the comparison, alternating, with the noise maps of each."""
     maps = Generated(generator, load_generator(generator), source.noise.kind)
     pairs = [maps.at(number, x) for number, x in enumerate(examples.x)]
     mean, scale = np.stack([pair[0] for pair in pairs]), np.stack([pair[1] for pair in pairs])
@@ -187,11 +187,11 @@ def _add_noise(source: Source, generator: Path, examples: Examples) -> tuple[Noi
 
 
 def _bring_to(precision: str, classifier: Path, file: Path, to_calibrate: NoisyInputs, named: Path) -> None:
-    """Write the classifier in another precision; an error names the user's file."""
+    """Write the classifier in another precision. Errors name the user's file."""
     size = sum(each.stat().st_size for each in (classifier, *_external_files(classifier)))
     if size > MAX_BYTES:
-        problem = f"it has {size / 2**30:.1f} GiB of weights, and {precision} is made of less than 2"
-        raise ModelError(named, problem, f"leave {precision} out")
+        problem = f"it has {size / 2**30:.1f} GiB of weights, but {precision} is made from less than 2"
+        raise ModelError(named, problem, f"omit {precision}")
     try:
         if precision == "fp16":
             write_fp16(classifier, file, named)
@@ -199,9 +199,9 @@ def _bring_to(precision: str, classifier: Path, file: Path, to_calibrate: NoisyI
             write_int8(classifier, file, list(to_calibrate.calibration_draws()), named)
     except (ArsError, OSError, MemoryError):
         raise
-    except Exception as error:  # the tools for it raise many kinds
-        problem = f"it cannot be brought to {precision} ({one_line(error)})"
-        raise ModelError(named, problem, f"leave {precision} out") from error
+    except Exception as error:  # the tools raise many types of errors
+        problem = f"it cannot be converted to {precision} ({one_line(error)})"
+        raise ModelError(named, problem, f"omit {precision}") from error
 
 
 def _external_files(classifier: Path) -> list[Path]:
@@ -226,7 +226,7 @@ def _measure(file: Path, reference: str, inputs: NoisyInputs, theirs: Array, pro
 
 def _check_difference(file: Path, difference: float) -> None:
     if not difference <= LARGEST_DIFFERENCE:
-        problem = f"what it computes differs from torch by {difference:.2g} of the largest value"
+        problem = f"its output differs from torch's by {difference:.2g} of the largest value"
         raise RunError(f"{file.name}: {problem}, so nothing was written; please report this with the model")
 
 

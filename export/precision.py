@@ -1,4 +1,5 @@
-"""The classifier in other precisions, by ONNX Runtime's tools. Precision lives in the graph: TensorRT wants it so."""
+"""Write the classifier in other precisions, with ONNX Runtime's tools. The graph itself states the precision, as
+TensorRT requires."""
 
 import sys
 import tempfile
@@ -28,7 +29,7 @@ try:
 except ImportError as error:
     raise MissingPackage("onnxruntime", "cpu") from error
 
-# The last of them puts its folder there, which has modules of common names.
+# The last import adds its own folder to the path, where modules with common names would be found.
 sys.path[:] = [path for path in sys.path if not path.endswith("onnxruntime/transformers")]
 
 __all__ = ["write_fp16", "write_int8"]
@@ -39,19 +40,19 @@ _LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
 def write_fp16(source: Path, target: Path, named: Path) -> None:
-    """Half weights, compute and input; the last layer and the logits stay in float32. An error names `named`, the
-    user's file."""
+    """Write the classifier with half-precision input, weights and arithmetic; the last layer and the logits stay in
+    float32. Errors name `named`, the user's file."""
     model = _only_logits(onnx.shape_inference.infer_shapes(onnx.load(source)))
     layers = _name_layers(model, named)
     if len(layers) < 2:
-        raise ModelError(named, "it has no layer but the last to bring to halves", "leave fp16 out")
+        raise ModelError(named, "it has no layer except the last, which stays in fp32", "omit fp16")
     graph = model.graph
     first = [node.name for node in graph.node].index(layers[-1])
     body, head = graph.node[:first], graph.node[first:]
     made = {name for node in body for name in node.output}
     crossing = list(dict.fromkeys(name for node in head for name in node.input if name in made))
     inputs = [value.name for value in graph.input]
-    with silence():  # of weights that are too small for a half
+    with silence():  # warnings of weights that are too small for half precision
         half = convert_float_to_float16(
             onnx.utils.Extractor(model).extract_model(inputs, crossing), keep_io_types=crossing
         )
@@ -74,13 +75,14 @@ def write_fp16(source: Path, target: Path, named: Path) -> None:
 
 
 def write_int8(source: Path, target: Path, batches: Sequence[Array], named: Path) -> None:
-    """Symmetric int8 weights (a scale for each channel) and layer inputs, calibrated on the batches, which are noisy.
+    """Write the classifier with symmetric int8 weights (one scale per channel) and layer inputs, calibrated on batches
+    of noisy draws.
 
-    Only what goes into a layer is rounded: sums, shortcuts and what a ReLU cuts off stay exact. The range of an input
-    leaves out 2 values in 100,000: the few largest would take more from the steps of all others than they lose. The
-    first and the last layer stay in float32, which wins back most of what quantising costs. Biases stay too: TensorRT
-    wants them so. The bias of the last layer takes up the mean error of the logits (Nagel et al., 2019, section 4.2).
-    An error names `named`, the user's file.
+    Only the inputs and weights of layers are rounded; their outputs, and so sums and shortcuts, stay exact. The range
+    of an input excludes 2 values in 100,000: including the few largest would cost all others more in resolution than
+    clipping costs these. The first and the last layer stay in float32, which recovers most of the lost accuracy, and so
+    do biases, as TensorRT requires. The bias of the last layer absorbs the mean error of the logits (Nagel et al.,
+    2019, section 4.2). Errors name `named`, the user's file.
     """
     exact = OnnxRuntime(source)
     if exact.fixed_batch is not None:
@@ -109,19 +111,19 @@ def write_int8(source: Path, target: Path, batches: Sequence[Array], named: Path
                 "QuantizeBias": False,
                 "OpTypesToExcludeOutputQuantization": list(_LAYERS),
                 "CalibPercentile": 99.998,
-                "CalibStridedMinMax": 1,  # a batch at a time: all values of all layers would not fit into memory
+                "CalibStridedMinMax": 1,  # batch by batch: the values of all layers together would not fit into memory
             },
         )
     model = onnx.load(target)
     if not any(node.op_type == "QuantizeLinear" for node in model.graph.node):
-        raise ModelError(named, "it has no layer but the first and the last to quantise", "leave int8 out")
+        raise ModelError(named, "it has no layers between the first and the last to quantise", "omit int8")
     rounded = load_runner(target)
     _shift_logits(model, np.concatenate([exact.run(batch) - rounded.run(batch) for batch in batches]).mean(0))
     onnx.save(model, target)
 
 
 def _only_logits(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model without its outputs but the first, and without what makes them: the engine reads no other."""
+    """The model with its first output alone, which is the only one that the engine reads."""
     if len(model.graph.output) == 1:
         return model
     inputs = [value.name for value in model.graph.input]
@@ -129,7 +131,7 @@ def _only_logits(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _cut(draws: Array, size: int) -> list[Array]:
-    """Batches of that size; the last is filled up with the first draws again."""
+    """Batches of the given size; the last one is filled up with the first draws."""
     whole = np.resize(draws, (-(-len(draws) // size) * size, *draws.shape[1:]))
     return [whole[first : first + size] for first in range(0, len(whole), size)]
 
@@ -140,7 +142,7 @@ def _rename_input(nodes: Iterable[onnx.NodeProto], name: str, new: str) -> None:
 
 
 def _shift_logits(model: onnx.ModelProto, shift: Array) -> None:
-    """Add to the bias of the last layer, where that is what the logits come from."""
+    """Add `shift` to the bias of the last layer, if the logits come directly from it."""
     head = next(node for node in model.graph.node if model.graph.output[0].name in node.output)
     beta = next((attribute.f for attribute in head.attribute if attribute.name == "beta"), 1.0)
     for tensor in model.graph.initializer:
@@ -165,10 +167,10 @@ class _Batches(CalibrationDataReader):  # type: ignore[misc]  # onnxruntime has 
 
 
 def _name_layers(model: onnx.ModelProto, named: Path) -> list[str]:
-    """The names of the layers with weights, first to last; nodes without a name get one."""
+    """The names of the layers with weights, first to last. Nodes without a name get one."""
     for number, node in enumerate(model.graph.node):
         node.name = node.name or f"{node.op_type}_{number}"
     layers = [node.name for node in model.graph.node if node.op_type in _LAYERS]
     if not layers:
-        raise ModelError(named, f"it has no layer of {', '.join(_LAYERS)}", "leave it in fp32")
+        raise ModelError(named, f"it has no layer of type {', '.join(_LAYERS)}", "leave it in fp32")
     return layers

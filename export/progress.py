@@ -1,4 +1,4 @@
-"""How far an export is: a live bar where stderr is a terminal, a line a step where it is not."""
+"""The progress of an export: a live bar if stderr is a terminal, otherwise a line per step."""
 
 import sys
 from types import TracebackType
@@ -10,11 +10,11 @@ __all__ = ["ExportProgress"]
 
 
 class ExportProgress:
-    """One step after another, each of so many parts."""
+    """Shows one step after another, each with a number of parts."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._quiet = quiet
-        self._console = Console(file=sys.stderr)  # this very one, while the exporters are silenced
+        self._console = Console(file=sys.stderr)  # the stream itself, because `silence` redirects sys.stderr later
         live = not quiet and sys.stderr.isatty()
         self._lines = not quiet and not live
         columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
@@ -22,7 +22,7 @@ class ExportProgress:
         self._task = self._bar.add_task("", total=None)
 
     def begin(self, step: str, parts: int | None = None) -> None:
-        """A step begins; where its parts are not known, the bar only moves."""
+        """Start a step. Without a number of parts, the bar only shows that work goes on."""
         self._bar.reset(self._task, total=parts, description=step)
         if self._lines:
             self.say(step)
@@ -34,7 +34,7 @@ class ExportProgress:
         self._bar.update(self._task, completed=done, total=parts)
 
     def say(self, text: str) -> None:
-        """A line of its own, above the bar."""
+        """Print a line above the bar."""
         if not self._quiet:
             self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 

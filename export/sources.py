@@ -1,5 +1,5 @@
-"""What is exported: a model.pt of ars-train, or a model of the user's own: an architecture with weights, a TorchScript
-or torch.export file, or an ONNX file, which is kept as it is."""
+"""What can be exported: a model.pt written by ars-train, or a model of the user's own. That is an architecture with
+weights, a TorchScript or torch.export file, or an ONNX file, which is kept as it is."""
 
 import math
 import zipfile
@@ -36,23 +36,23 @@ class Source:
     classes: tuple[str, ...]
     noise: NoiseSettings
     classifier: nn.Module | Path
-    """What to convert, or an ONNX file that is taken as it is."""
+    """A module to convert, or an ONNX file that is taken as it is."""
     generator: nn.Module | Path
     """The same, for the noise."""
     run: Callable[[Array], Array]
-    """The logits of the model itself, which all that is exported is compared with."""
+    """Computes the logits of the original model, with which every exported file is compared."""
     precision: str = "fp32"
     opset: int = OPSET
     examples: Examples | None = None
     training: dict[str, Any] = field(default_factory=dict)
-    """How it was trained, where that is known."""
+    """How it was trained, if known."""
     trained: bool = False
     """Whether the path is a model.pt."""
 
 
 @dataclass(frozen=True)
 class OwnModel:
-    """What a user says of a model that is not from ars-train; None is not said."""
+    """What the user states about a model that is not from ars-train; None where nothing was stated."""
 
     arch: str | None = None
     weights: Path | None = None
@@ -64,11 +64,13 @@ class OwnModel:
     family: str | None = None
 
     def refuse(self, path: Path, *names: str) -> None:
-        """Refuse what is said but has no use."""
+        """Reject options that the model file makes redundant."""
         for name in names:
             if getattr(self, name) is not None:
                 option = f"--{name.replace('_', '-')}"
-                raise ModelError(path, f"{option} is not for it: it says so itself", f"leave {option} out")
+                raise ModelError(
+                    path, f"{option} does not apply, because the file itself determines it", f"omit {option}"
+                )
 
     def noise(self) -> NoiseSettings:
         if self.sigma is None:
@@ -80,11 +82,13 @@ class OwnModel:
         return NoiseSettings(family_named(self.family or "gaussian").name, NoiseKind.ISOTROPIC, self.sigma)
 
     def normalize(self, channels: int) -> Normalize:
-        """What brings pixels to the scale that the model was trained on."""
+        """The layer that normalises pixels as the model expects."""
         mean, deviation = self.pixel_mean or (0.0,) * channels, self.pixel_deviation or (1.0,) * channels
         for name, values in (("pixel-mean", mean), ("pixel-deviation", deviation)):
             if len(values) != channels:
-                raise ArgumentError(name, ",".join(map(str, values)), f"give a number for each of {channels} channels")
+                raise ArgumentError(
+                    name, ",".join(map(str, values)), f"give one number for each of the {channels} channels"
+                )
         if not all(map(math.isfinite, mean)):
             raise ArgumentError("pixel-mean", ",".join(map(str, mean)), "each must be finite")
         if not all(0 < value < math.inf for value in deviation):
@@ -92,32 +96,32 @@ class OwnModel:
         return Normalize(mean, deviation)
 
     def names(self, path: Path, classes: int) -> tuple[str, ...]:
-        """The names of so many classes; a single number stands for their count."""
+        """The names of the model's classes; a single number in --classes gives their count."""
         count = classes if self.classes is None else self.count(self.classes)
         if count != classes:
-            raise ModelError(path, f"it has {classes} classes", f"--classes names {count}")
+            raise ModelError(path, f"it has {classes} classes, but --classes names {count}", "name each class")
         if self.classes is None or len(self.classes) < count:
             return tuple(map(str, range(count)))
         return self.classes
 
     @staticmethod
     def count(classes: tuple[str, ...]) -> int:
-        """How many classes these are; a single number says it."""
+        """The number of classes; a single number in --classes gives it directly."""
         if len(classes) > 1 or not classes[0].isdecimal():
             return len(classes)
         if len(classes[0]) > 6:
-            raise ArgumentError("classes", classes[0], "no classifier has so many")
+            raise ArgumentError("classes", classes[0], "that is too many")
         return int(classes[0])
 
 
 def open_source(path: Path | None, own: OwnModel) -> Source:
-    """The model of that path, or the architecture and weights that the user says."""
+    """Open the model at this path, or the architecture and weights that the user names."""
     if own.arch is not None:
         return _open_architecture(path, own)
     if path is None:
         raise ArgumentError("model", None, "give a file, or --arch and --weights")
     if own.weights is not None:
-        raise ArgumentError("weights", own.weights, "they go with --arch")
+        raise ArgumentError("weights", own.weights, "they need --arch")
     if path.suffix == ".onnx":
         return _open_onnx(path, own)
     kind = _kind_of(path)
@@ -129,7 +133,7 @@ def open_source(path: Path | None, own: OwnModel) -> Source:
 
 
 def _kind_of(path: Path) -> str | None:
-    """TorchScript and torch.export files are archives with members of their own."""
+    """Tell TorchScript and torch.export files apart by the members of the archive; None for other files."""
     try:
         with zipfile.ZipFile(path) as archive:
             members = {name.partition("/")[2] for name in archive.namelist()}
@@ -143,7 +147,7 @@ def _kind_of(path: Path) -> str | None:
 def _open_trained(path: Path) -> Source:
     settings, model, content = load_model(path)
     if content["state"] is not None:
-        raise ModelError(path, "its training is not done", "go on with `ars-train --resume`")
+        raise ModelError(path, "its training has not finished", "resume it with `ars-train --resume`")
     kept = content["examples"]
     return Source(
         path=path,
@@ -162,33 +166,32 @@ def _open_trained(path: Path) -> Source:
 
 def _open_architecture(path: Path | None, own: OwnModel) -> Source:
     if path is not None:
-        raise ArgumentError("arch", own.arch, f"it goes with --weights, not with the file {path}")
+        raise ArgumentError("arch", own.arch, f"it needs --weights instead of the file {path}")
     if own.arch is None or own.weights is None or own.shape is None or own.classes is None:
-        raise ArgumentError("arch", own.arch, "it goes with --weights, --shape and --classes")
+        raise ArgumentError("arch", own.arch, "it needs --weights, --shape and --classes")
     noise = own.noise()
     count = own.count(own.classes)
     if count < 2:
-        raise ArgumentError("classes", count, "a classifier has at least two")
+        raise ArgumentError("classes", count, "a classifier has at least two classes")
     try:
         classifier = make_classifier(own.arch, own.shape, count, own.normalize(own.shape[0]))
     except ArsError:
         raise
-    except Exception as error:  # torch raises many kinds for sizes that make no network
-        reason = " ".join(str(error).split())[:200]
-        raise ArgumentError("shape", own.shape, f"{own.arch} does not take it ({reason})") from error
+    except Exception as error:  # torch raises many types of errors for impossible sizes
+        raise ArgumentError("shape", own.shape, f"{own.arch} does not take it ({one_line(error)})") from error
     start_from(own.weights, classifier)
     return _from_module(own.weights, classifier, own.shape, own, noise)
 
 
 def _open_program(path: Path, kind: str, own: OwnModel) -> Source:
-    """A TorchScript file, whose code is TorchScript's and not Python's, or a file of torch.export."""
+    """Open a TorchScript file, which holds TorchScript code and no Python, or a torch.export file."""
     noise = own.noise()
     try:
         with silence():
             loaded = torch.jit.load(path, map_location="cpu") if kind == "TorchScript" else torch.export.load(path)
-    except Exception as error:  # both raise many kinds of errors
+    except Exception as error:  # both raise many types of errors
         problem = f"{kind} cannot load it ({one_line(error)})"
-        raise ModelError(path, problem, "save it again, with this torch") from error
+        raise ModelError(path, problem, "save it again with the installed torch") from error
     with silence():
         open_one = _open_torchscript if kind == "TorchScript" else _open_exported
         module, shape = open_one(path, loaded, own.shape)
@@ -199,25 +202,26 @@ def _open_program(path: Path, kind: str, own: OwnModel) -> Source:
 
 def _needed_shape(path: Path, shape: tuple[int, ...] | None) -> tuple[int, ...]:
     if shape is None:
-        raise ModelError(path, "it does not say what it takes", "give --shape, like 3,32,32")
+        raise ModelError(path, "it does not state its input shape", "give --shape, like 3,32,32")
     return shape
 
 
 def _open_torchscript(path: Path, script: Any, given: tuple[int, ...] | None) -> tuple[nn.Module, tuple[int, ...]]:
-    from torch._export.converter import TS2EPConverter  # what torch.onnx itself advises
+    from torch._export.converter import TS2EPConverter  # as torch.onnx itself recommends
 
     shape = _needed_shape(path, given)
     _count_classes(path, script.eval(), shape)
     try:
         module: nn.Module = TS2EPConverter(script, (torch.zeros(2, *shape),)).convert().module()
-    except Exception as error:  # it raises many kinds
+    except Exception as error:  # it raises many types of errors
         fix = "save the model with torch.export instead"
-        raise ModelError(path, f"torch.export cannot take its TorchScript ({one_line(error)})", fix) from error
+        raise ModelError(path, f"torch.export cannot convert its TorchScript ({one_line(error)})", fix) from error
     return module, shape
 
 
 def _open_exported(path: Path, program: Any, given: tuple[int, ...] | None) -> tuple[nn.Module, tuple[int, ...]]:
-    """The sides of a batch stand in the program, as numbers where they are fixed; its example has the others."""
+    """Open a torch.export program. It states its input shape, with numbers where a side is fixed; the other sides come
+    from its example input."""
     first = next(iter(program.graph_signature.user_inputs), None)
     x = next((node.meta.get("val") for node in program.graph.nodes if node.name == first), None)
     batch, *sides = x.shape if isinstance(x, torch.Tensor) and x.ndim > 1 else (None,)
@@ -231,29 +235,35 @@ def _open_exported(path: Path, program: Any, given: tuple[int, ...] | None) -> t
     fixed = tuple(side if isinstance(side, int) else None for side in sides)
     if len(shape) != len(fixed) or any(a not in (None, b) for a, b in zip(fixed, shape, strict=True)):
         takes = ", ".join(str(side or "any") for side in fixed)
-        raise ModelError(path, f"it takes inputs of ({takes})", f"--shape says {shape}")
+        raise ModelError(
+            path, f"it takes inputs of shape ({takes}), but --shape is {shape}", "give the shape that it takes"
+        )
     return program.module(), shape
 
 
 def _count_classes(path: Path, module: nn.Module, shape: tuple[int, ...]) -> int:
-    """Those of a module that turns a batch of that shape into logits; others are refused."""
+    """The number of classes of a module that maps a batch of this shape to logits. Other modules are an error."""
     try:
         with torch.no_grad():
             logits = module(torch.zeros(2, *shape))
-    except Exception as error:  # torch raises many kinds for shapes that do not fit
+    except Exception as error:  # torch raises many types of errors for shapes that do not fit
         sides = ", ".join(map(str, shape))
-        problem = f"it does not take a batch of inputs of {sides} ({_reason(error)})"
+        problem = f"it does not take a batch of inputs of shape {sides} ({_reason(error)})"
         raise ModelError(path, problem, "give the --shape that it takes") from error
     if not isinstance(logits, torch.Tensor):
-        raise ModelError(path, f"it gives a {type(logits).__name__}", "it must give logits alone, batch x classes")
+        raise ModelError(
+            path, f"it returns a {type(logits).__name__}", "it must return only the logits, batch x classes"
+        )
     if logits.ndim != 2 or logits.shape[1] < 2:
         found = tuple(logits.shape)
-        raise ModelError(path, f"it gives {found} for a batch of 2", "it must be logits of batch x classes")
+        raise ModelError(
+            path, f"it returns the shape {found} for a batch of 2", "it must return logits, batch x classes"
+        )
     return logits.shape[1]
 
 
 def _reason(error: Exception) -> str:
-    """The last line of what torch says: the lines before it are where in its code it was."""
+    """The last line of torch's message; the lines before it are a traceback."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1][:200] if lines else type(error).__name__
 
@@ -279,8 +289,8 @@ def _open_onnx(path: Path, own: OwnModel) -> Source:
     precision, opset = precision_of(model), opset_of(model)
     runner = OnnxRuntime(path)
     if None in runner.shape:
-        problem = f"its input has the sides {', '.join(str(side or 'any') for side in runner.shape)}"
-        raise ModelError(path, problem, "export it with a fixed size for all but the batch")
+        problem = f"its input shape is not fixed: {', '.join(str(side or 'any') for side in runner.shape)}"
+        raise ModelError(path, problem, "export it with fixed sizes for all dimensions except the batch")
     shape = tuple(side for side in runner.shape if side is not None)
     stem = path.stem.removesuffix(f".{precision}")
     manifest = manifest_beside(path) if own.sigma is None else None

@@ -1,10 +1,10 @@
-"""ONNX to a TensorRT engine, by either flavour: `tensorrt`, for the GPU at hand, or `tensorrt_rtx`, which builds for
-GPUs that are elsewhere. Precision comes from the graph: half weights, or quantise-dequantise pairs."""
+"""Build a TensorRT engine from an ONNX file, with one of two packages ("flavours"): `tensorrt` builds for the GPU of
+this machine, `tensorrt_rtx` also for other GPUs. The graph states the precision: half-precision weights, or pairs of
+quantise and dequantise nodes."""
 
 import ctypes
 import importlib
 import importlib.util
-import os
 import re
 import warnings
 from collections.abc import Callable, Sequence
@@ -18,10 +18,9 @@ from ars.engine.runners.plans import make_log
 from ars.errors import ArgumentError, InputError, MissingPackage, ModelError, RunError, one_line
 from ars.external_data import HashedModel
 from ars.manifest import EngineBuild, Profile
+from ars.output import replacing
 
 __all__ = [
-    "API",
-    "RTX_API",
     "BuildOptions",
     "Flavour",
     "build_engine",
@@ -30,61 +29,16 @@ __all__ = [
     "local_gpu",
 ]
 
-# Every name of TensorRT that is used here, in both flavours.
-API = (
-    "__version__",
-    "Builder.build_serialized_network",
-    "Builder.create_builder_config",
-    "Builder.create_network",
-    "Builder.create_optimization_profile",
-    "BuilderFlag.TF32",
-    "IBuilderConfig.add_optimization_profile",
-    "IBuilderConfig.builder_optimization_level",
-    "IBuilderConfig.clear_flag",
-    "IBuilderConfig.create_timing_cache",
-    "IBuilderConfig.get_timing_cache",
-    "IBuilderConfig.progress_monitor",
-    "IBuilderConfig.set_memory_pool_limit",
-    "IBuilderConfig.set_timing_cache",
-    "ILogger.ERROR",
-    "ILogger.INTERNAL_ERROR",
-    "ILogger.log",
-    "INetworkDefinition.get_input",
-    "INetworkDefinition.num_inputs",
-    "IOptimizationProfile.set_shape",
-    "IProgressMonitor.phase_finish",
-    "IProgressMonitor.phase_start",
-    "IProgressMonitor.step_complete",
-    "ITensor.name",
-    "ITensor.shape",
-    "ITimingCache.serialize",
-    "MemoryPoolType.WORKSPACE",
-    "OnnxParser.get_error",
-    "OnnxParser.num_errors",
-    "OnnxParser.parse",
-    "OnnxParser.parse_from_file",
-    "ParserError.code",
-    "ParserError.desc",
-    "ParserError.node_name",
-    "ParserError.node_operator",
-)
-# These only tensorrt_rtx has: a tensorrt engine is for the GPU that it was built on.
-RTX_API = (
-    "ComputeCapability.__members__",
-    "IBuilderConfig.num_compute_capabilities",
-    "IBuilderConfig.set_compute_capability",
-)
-
-# What tensorrt_rtx builds for where it is not told.
+# The compute capabilities that tensorrt_rtx builds for by default.
 _RTX_DEFAULT = "8.0+"
 
 OnStep = Callable[[str, int, int], None]
-"""Is told of a phase, the steps of it that are done, and all of its steps."""
+"""Called with a phase of the build, the steps of it that are done, and the number of its steps."""
 
 
 @dataclass(frozen=True)
 class Flavour:
-    """A TensorRT package that is installed."""
+    """An installed TensorRT package."""
 
     name: str
     module: Any
@@ -94,7 +48,7 @@ class Flavour:
         return str(self.module.__version__)
 
     def known_capabilities(self) -> dict[str, Any]:
-        """By name, like "8.6", those that can be asked for."""
+        """The compute capabilities that can be requested, by name, like "8.6"."""
         members = self.module.ComputeCapability.__members__ if self.name == "tensorrt_rtx" else {}
         found = {name: re.fullmatch(r"SM(\d+)(\d)", name) for name in members}
         return {f"{match[1]}.{match[2]}": members[name] for name, match in found.items() if match}
@@ -102,11 +56,11 @@ class Flavour:
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """How to build; None is TensorRT's own choice."""
+    """How to build; None leaves the choice to TensorRT."""
 
     profile: Profile
     compute_capabilities: tuple[str, ...] = ()
-    """Like "8.6"; none is the flavour's default."""
+    """Like "8.6"; empty for the flavour's default."""
     workspace: int | None = None
     """MiB of scratch memory on the GPU."""
     timing_cache: Path | None = None
@@ -115,20 +69,20 @@ class BuildOptions:
     def __post_init__(self) -> None:
         _check_profile(self.profile)
         if self.workspace is not None:
-            whole_number("workspace", self.workspace, 1, 2**24, "it is in MiB, at least 1")
+            whole_number("workspace", self.workspace, 1, 2**24, "it is in MiB, and at least 1")
         if self.optimization_level is not None:
-            whole_number("builder-optimization-level", self.optimization_level, 0, 5, "it lies between 0 and 5")
+            whole_number("builder-optimization-level", self.optimization_level, 0, 5, "it must be between 0 and 5")
 
 
 def _check_profile(profile: Profile) -> None:
-    """Refuse sizes that do not go up."""
+    """Reject batch sizes that are not in ascending order."""
     if not 1 <= profile.min_batch <= profile.opt_batch <= profile.max_batch:
         sizes = f"{profile.min_batch}, {profile.opt_batch}, {profile.max_batch}"
         raise ArgumentError("min-batch, opt-batch, max-batch", sizes, "give 1 <= min <= opt <= max")
 
 
 def local_gpu() -> str | None:
-    """The compute capability of this machine's first GPU, if the driver finds one."""
+    """The compute capability of the first GPU of this machine, or None if the driver finds none."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -143,13 +97,13 @@ def local_gpu() -> str | None:
 
 
 def find_flavour() -> Flavour:
-    """The TensorRT that can build here: `tensorrt` where there is a GPU, otherwise `tensorrt_rtx`, which needs none."""
+    """The TensorRT package that can build here: `tensorrt` if there is a GPU, else `tensorrt_rtx`, which needs none."""
     installed = [name for name in ("tensorrt", "tensorrt_rtx") if _is_installed(name)]
     if not installed:
         raise MissingPackage("TensorRT", "rtx")
     if local_gpu() is None and "tensorrt_rtx" not in installed:
-        problem = "tensorrt builds on the GPU that an engine is for, and there is none here"
-        raise InputError(f"{problem}; run `{install_line('rtx')}`, which builds for GPUs elsewhere")
+        problem = "tensorrt builds only for the GPU of this machine, and there is none"
+        raise InputError(f"{problem}; run `{install_line('rtx')}`, which builds for other GPUs")
     name = "tensorrt_rtx" if local_gpu() is None else installed[0]
     try:
         return Flavour(name, importlib.import_module(name))
@@ -160,14 +114,14 @@ def find_flavour() -> Flavour:
 def _is_installed(name: str) -> bool:
     try:
         return importlib.util.find_spec(name) is not None
-    except ValueError:  # a module that was put away
+    except ValueError:  # the module is None in sys.modules
         return False
 
 
 def check_capabilities(flavour: Flavour, names: Sequence[str]) -> None:
-    """Refuse a compute capability that the flavour does not build for."""
+    """Reject compute capabilities that the flavour does not build for."""
     if names and flavour.name == "tensorrt":
-        fix = "tensorrt builds for the GPU of this machine only: leave it out, or build with tensorrt_rtx"
+        fix = "tensorrt builds only for the GPU of this machine: omit it, or build with tensorrt_rtx"
         raise ArgumentError("compute-capability", ",".join(names), fix)
     known = flavour.known_capabilities()
     for name in names:
@@ -179,12 +133,12 @@ def check_capabilities(flavour: Flavour, names: Sequence[str]) -> None:
 def build_engine(
     source: Path, flavour: Flavour, options: BuildOptions, on_step: OnStep = lambda phase, done, steps: None
 ) -> tuple[bytes, EngineBuild]:
-    """The engine of an ONNX file as bytes, and how it was built."""
+    """Build the engine of an ONNX file; returns its bytes, and a record of the build."""
     check_capabilities(flavour, options.compute_capabilities)
     trt = flavour.module
     log = make_log(trt)
     builder = trt.Builder(log)
-    # TensorRT 10 asks for what all later versions always do: that precision is the graph's.
+    # In TensorRT 10 a flag makes the graph determine the precision; later versions always do so.
     flag = getattr(trt.NetworkDefinitionCreationFlag, "STRONGLY_TYPED", None)
     network = builder.create_network(0 if flag is None or flavour.name == "tensorrt_rtx" else 1 << int(flag))
     parser = trt.OnnxParser(network, log)
@@ -195,7 +149,7 @@ def build_engine(
     if not parsed or not network.num_inputs:
         raise _parser_error(source, parser)
     config = builder.create_builder_config()
-    config.clear_flag(trt.BuilderFlag.TF32)  # on by default, it would round the factors of fp32 to 10 bits
+    config.clear_flag(trt.BuilderFlag.TF32)  # on by default; it rounds the factors of fp32 products to 10 bits
     _set_profile(source, builder, network, config, options.profile)
     if options.compute_capabilities:
         config.num_compute_capabilities = len(options.compute_capabilities)
@@ -214,7 +168,8 @@ def build_engine(
     if plan is None:
         raise _build_error(source, flavour, log.errors)
     if cache is not None and options.timing_cache is not None:
-        _write_whole(options.timing_cache, bytes(config.get_timing_cache().serialize()))
+        with replacing(options.timing_cache) as file:
+            file.write_bytes(bytes(config.get_timing_cache().serialize()))
     usual = _RTX_DEFAULT if flavour.name == "tensorrt_rtx" else local_gpu() or "unknown"
     target = options.compute_capabilities or (usual,)
     build = EngineBuild(flavour.name, flavour.version, target, options.profile, source.name, model.hash.sha256)
@@ -226,12 +181,12 @@ def _set_profile(source: Path, builder: Any, network: Any, config: Any, profile:
         tensor = network.get_input(index)
         batch, *sides = tuple(tensor.shape)
         if -1 in sides:
-            problem = f"its input {tensor.name!r} has the shape {tuple(tensor.shape)}, where -1 may be any size"
-            raise ModelError(source, problem, "export it with a fixed size for all but the batch")
+            problem = f"its input {tensor.name!r} has the shape {tuple(tensor.shape)}, where -1 is any size"
+            raise ModelError(source, problem, "export it with fixed sizes for all dimensions except the batch")
         if batch != -1:
             if (batch, batch, batch) != (profile.min_batch, profile.opt_batch, profile.max_batch):
                 fix = f"export it with a dynamic batch, or give --min-batch, --opt-batch and --max-batch {batch}"
-                raise ModelError(source, f"it takes batches of {batch} only", fix)
+                raise ModelError(source, f"it takes only batches of {batch}", fix)
             continue
         shapes = builder.create_optimization_profile()
         sizes = (profile.min_batch, profile.opt_batch, profile.max_batch)
@@ -240,25 +195,19 @@ def _set_profile(source: Path, builder: Any, network: Any, config: Any, profile:
 
 
 def _open_timing_cache(config: Any, path: Path | None) -> Any:
-    """The cache of that file, new where there is none. tensorrt_rtx keeps none: it times nothing when it builds."""
+    """The timing cache of this file, or a new one. (tensorrt_rtx has none, because it times nothing when it builds.)"""
     if path is None:
         return None
     with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
         cache = config.create_timing_cache(path.read_bytes() if path.exists() else b"")
         if cache is None or not config.set_timing_cache(cache, False):
-            raise ModelError(path, "it is not a timing cache of this TensorRT and this GPU", "give another name")
+            raise ModelError(path, "it is not a timing cache of this TensorRT and this GPU", "choose another file")
         return cache
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    partial = path.with_name(path.name + ".partial")
-    partial.write_bytes(content)
-    os.replace(partial, path)
 
 
 def _make_monitor(trt: Any, on_step: OnStep) -> Any:
     class Monitor(trt.IProgressMonitor):  # type: ignore[misc]  # the module comes in two flavours
-        """Tells how far the outermost phase is. An interrupt ends the build at its next step."""
+        """Reports the progress of the outermost phase. An interrupt ends the build at its next step."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -286,12 +235,12 @@ def _make_monitor(trt: Any, on_step: OnStep) -> Any:
 
 
 def _parser_error(source: Path, parser: Any) -> ModelError:
-    """What the parser did not like, by node."""
+    """An error that names the first node that the parser rejected."""
     errors = [parser.get_error(index) for index in range(parser.num_errors)]
     if not errors:
         return ModelError(source, "TensorRT cannot read it", "check it with onnx.checker")
     first, more = errors[0], f", and {len(errors) - 1} more" if len(errors) > 1 else ""
-    # The description is the check that failed, as it stands in TensorRT's source: words in quotes, or just "false".
+    # The description is the failed check from TensorRT's source: a message in quotes, or just "false".
     words = re.search(r'"(.+)"', first.desc())
     reason = one_line(words[1] if words else first.desc())
     if reason == "false":
@@ -299,15 +248,15 @@ def _parser_error(source: Path, parser: Any) -> ModelError:
     if not first.node_operator():
         return ModelError(source, f"TensorRT cannot read it ({reason})", "check it with onnx.checker")
     node = f"its node {first.node_name()!r}, a {first.node_operator()} ({reason}){more}"
-    fix = "replace that operator in the model, or leave the engine out with --tensorrt off"
-    return ModelError(source, f"TensorRT cannot take {node}", fix)
+    fix = "replace that operator in the model, or build no engine: --tensorrt off"
+    return ModelError(source, f"TensorRT does not support {node}", fix)
 
 
 def _build_error(source: Path, flavour: Flavour, errors: list[str]) -> RunError:
-    reason = errors[0] if errors else "it gives no reason"
-    fix = "leave the engine out with --tensorrt off"
+    reason = errors[0] if errors else "no reason given"
+    fix = "build no engine: --tensorrt off"
     if "workspace" in reason:
-        fix = "give a larger --workspace, or leave it out"
+        fix = "give a larger --workspace, or omit it"
     elif "SM75" in reason:
-        fix = "build from --precision fp16 or int8, or leave 7.5 out of --compute-capability"
+        fix = "build from --precision fp16 or int8, or omit 7.5 from --compute-capability"
     return RunError(f"{source.name}: {flavour.name} {flavour.version} cannot build it ({reason}); {fix}")

@@ -1,8 +1,13 @@
 import gc
 import signal
 
+import hypothesis
 import pytest
 import simulated_gpu
+
+# A busy machine, or coverage, may slow any example down.
+hypothesis.settings.register_profile("without a deadline", deadline=None)
+hypothesis.settings.load_profile("without a deadline")
 
 # A shell starts background jobs with SIGINT ignored, and children inherit that; some tests interrupt theirs.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,1 +1,1 @@
-"""Training: classifiers and their noise generators, in PyTorch."""
+"""Training: classifiers and their noise, in PyTorch."""

@@ -1,4 +1,4 @@
-"""PGD (Madry et al., 2018): on the classifier alone, on the expected loss under noise, or through the generator."""
+"""PGD attacks (Madry et al., 2018) on the classifier alone, or on its expected loss under noise."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,8 +38,8 @@ def clean_loss(classifier: nn.Module) -> Loss:
 
 
 def noisy_loss(model: SmoothedModel, family: Family, draws: int, *, through_generator: bool) -> Loss:
-    """The expected loss under noise, by fresh draws each time. Gradients flow through the generator, or take its maps
-    as given."""
+    """The expected loss under noise, estimated from fresh draws at each call. Gradients either flow through the noise
+    generator or treat its maps as constants."""
 
     def loss(x: Tensor, labels: Tensor) -> Tensor:
         mean, scale = model.noise(x if through_generator else x.detach())
@@ -50,8 +50,8 @@ def noisy_loss(model: SmoothedModel, family: Family, draws: int, *, through_gene
 
 
 def pgd(loss: Loss, x: Tensor, labels: Tensor, attack: Attack) -> Tensor:
-    """Copies of x in the ball around it, and in [0, 1], that the loss is large at. Starts at x. The model should be in
-    evaluation mode, as it is when it is certified."""
+    """Adversarial copies of x: they lie in the ball around x and in [0, 1], and the loss is large there. The ascent
+    starts at x. The model should be in evaluation mode, as it is during certification."""
     step = 2.5 * attack.epsilon / attack.steps
     delta = torch.zeros_like(x)
     for _ in range(attack.steps):

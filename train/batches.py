@@ -1,5 +1,5 @@
-"""Training data in batches, in an order that seed and epoch decide, with the usual crops and flips: in memory, or from
-disk where it is larger than that."""
+"""Training data in batches, shuffled and augmented (crops and flips) by a generator that seed and epoch determine. The
+images are in memory, or, where they do not fit, on disk."""
 
 import math
 from collections import deque
@@ -19,14 +19,14 @@ from ars.errors import DataError
 
 __all__ = ["Augmentation", "CroppedImages", "Images", "random_box", "read_images"]
 
-# Threads that read images from disk, and batches that they are ahead.
+# Threads that read images from disk, and the number of batches that they read ahead.
 READERS = 4
 AHEAD = 2
 
 
 @dataclass(frozen=True)
 class Augmentation:
-    """A random shift by up to `shift` pixels (the border is zero), and a flip of half of the images."""
+    """A random shift by up to `shift` pixels, with zeros at the border, and a mirror image of half of the images."""
 
     shift: int = 0
     flip: bool = False
@@ -58,39 +58,40 @@ class Images:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one image."""
+        """The shape of one image."""
         return tuple(self.x.shape[1:])
 
     def spread(self, most: int) -> "Images":
-        """At most so many of them, spread evenly."""
+        """At most `most` of the images, evenly spaced."""
         rows = spread(len(self), most)
         return Images(self.x[rows], self.labels[rows])
 
     def pixel_statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """The mean and the deviation of each channel."""
+        """The mean and the standard deviation of each channel."""
         axes = (0, *range(2, self.x.ndim))
-        pixels = self.x.numpy()  # whose sums do not depend on the number of threads
+        pixels = self.x.numpy()  # numpy's sums do not depend on the number of threads
         deviation = np.maximum(pixels.std(axes, dtype=np.float64), 1e-3)
         return tuple(pixels.mean(axes, dtype=np.float64).tolist()), tuple(deviation.tolist())
 
     def batches(
         self, size: int, augmentation: Augmentation, generator: torch.Generator, part: slice
     ) -> Generator[tuple[Tensor, Tensor]]:
-        """All whole batches of one epoch in a random order; of each of them, the images of `part`."""
+        """The full batches of one epoch, in random order; of each batch, only the images in `part`."""
         order = torch.randperm(len(self), generator=generator)
         for rows in order[: len(self) // size * size].split(size):
             yield augmentation(self.x[rows], generator)[part], self.labels[rows][part]
 
 
 class CroppedImages:
-    """A folder of images that stays on disk: each epoch takes another random part of each image, as side x side pixels.
+    """A folder of images that stays on disk. In each epoch a new random crop of each image is read and resized to
+    side x side pixels.
 
-    Threads read ahead while the model is at work. What an image becomes depends on its own random number alone, so the
-    number of threads changes nothing.
+    Threads read ahead while the model computes. The crop of an image depends only on that image's own random number,
+    so the number of threads does not change the result.
     """
 
     def __init__(self, folder: ImageFolder, side: int, most: int | None = None) -> None:
-        """Of the folder's images, `most` at most, spread evenly."""
+        """Use at most `most` of the folder's images, evenly spaced."""
         self.shape = (3, side, side)
         self._folder, self._side = folder, side
         self._rows = spread(len(folder), most)
@@ -100,14 +101,14 @@ class CroppedImages:
         return len(self._rows)
 
     def pixel_statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """The mean and the deviation of each channel, on the middle of 1,000 images."""
+        """The mean and the standard deviation of each channel, over the centre crops of 1,000 images."""
         return read_images(self._folder, 1000).pixel_statistics()
 
     def batches(
         self, size: int, augmentation: Augmentation, generator: torch.Generator, part: slice
     ) -> Generator[tuple[Tensor, Tensor]]:
-        """All whole batches of one epoch in a random order; of each of them, the images of `part`: no others are read.
-        The augmentation's shift is not used, because the crop is one."""
+        """The full batches of one epoch, in random order; of each batch, only the images in `part` are read. The
+        augmentation's shift is ignored, because the random crop already moves the image."""
         order = torch.randperm(len(self), generator=generator)
         seeds = torch.randint(2**62, (len(self),), generator=generator)
         pool = ThreadPoolExecutor(READERS)
@@ -134,8 +135,8 @@ class CroppedImages:
 
 
 def random_box(width: int, height: int, random: Random) -> tuple[int, int, int, int]:
-    """The usual random part of an image (Szegedy et al., 2015): 8 to 100 % of its area, with sides of up to 4 : 3, as
-    (left, top, right, bottom). Where ten tries do not fit into the image, the square in its middle."""
+    """The usual random crop (Szegedy et al., 2015) as (left, top, right, bottom): 8 to 100 % of the image's area, with
+    an aspect ratio between 3 : 4 and 4 : 3. If ten random boxes do not fit into the image, its central square."""
     for _ in range(10):
         area = width * height * random.uniform(0.08, 1)
         ratio = math.exp(random.uniform(math.log(3 / 4), math.log(4 / 3)))
@@ -149,21 +150,23 @@ def random_box(width: int, height: int, random: Random) -> tuple[int, int, int, 
 
 
 def spread(total: int, most: int | None) -> Tensor:
-    """The numbers of at most so many examples, spread evenly: a folder is in the order of its classes."""
+    """The indices of at most `most` examples, evenly spaced, so that all classes occur: folders are sorted by class."""
     number = min(total, most or total)
     return torch.arange(number) * total // number
 
 
 def read_images(data: Dataset, most: int | None = None) -> Images:
-    """The data, or `most` examples spread evenly over it, as tensors."""
+    """All examples of the data as tensors, or `most` of them, evenly spaced."""
     examples = [data[index] for index in spread(len(data), most).tolist()]
     shapes = sorted({example.x.shape for example in examples})
     if len(shapes) > 1:
         sizes = f"it has images of {shapes[0]} and of {shapes[1]}"
         if len({shape[1:] for shape in shapes}) == 1:
-            raise DataError(data.name, f"{sizes}: gray ones among coloured ones", "convert them to one kind")
-        raise DataError(data.name, sizes, "bring them to one size: --resize, --crop")
+            raise DataError(data.name, f"{sizes}: some are gray and some in colour", "convert all of them to one kind")
+        raise DataError(data.name, sizes, "use --resize and --crop to give all images one size")
     if any(example.label is None for example in examples):
-        raise DataError(data.name, "it has no labels", "training needs them: an array y, or folders by class")
+        raise DataError(
+            data.name, "it has no labels", "training needs labels: add an array y, or use a folder for each class"
+        )
     labels = torch.tensor([example.label for example in examples])
     return Images(torch.from_numpy(np.stack([example.x for example in examples])), labels)

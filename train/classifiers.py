@@ -1,4 +1,4 @@
-"""The base classifiers, by name. The first layer normalises, so inputs and noise are in pixel units."""
+"""The base classifiers, by name. Normalisation is their first layer, so inputs and noise are in pixel units."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from ars.errors import ArgumentError, UnknownName
+from ars.errors import ArgumentError, UnknownName, one_line
 
 __all__ = ["Normalize", "make_classifier"]
 
 
 class Normalize(nn.Module):
-    """(x - mean) / deviation for each channel."""
+    """(x - mean) / deviation, for each channel."""
 
     mean: Tensor
     deviation: Tensor
@@ -68,7 +68,7 @@ def _resnet(
     channels_in: int,
     classes: int,
 ) -> nn.Sequential:
-    """Stages of (channels, blocks); each stage but the first halves the image."""
+    """A ResNet with stages of (channels, blocks); every stage but the first halves the resolution."""
     layers = list(stem)
     for number, (channels, blocks) in enumerate(stages):
         for index in range(blocks):
@@ -116,10 +116,10 @@ def make_classifier(arch: str, shape: Sequence[int], classes: int, normalize: No
     model = nn.Sequential(normalize, body)
     try:
         with torch.no_grad():
-            model.eval()(torch.zeros(1, *shape))  # sizes the lazy layer, and shows at once that the shape fits
+            model.eval()(torch.zeros(1, *shape))  # fixes the size of the lazy layer, and checks the shape
     except (RuntimeError, ValueError, TypeError, IndexError, AssertionError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise ArgumentError("arch", arch, f"it does not fit inputs of the shape {tuple(shape)} ({reason})") from error
+        problem = f"it does not fit inputs of the shape {tuple(shape)} ({one_line(error)})"
+        raise ArgumentError("arch", arch, problem) from error
     return model.train()
 
 

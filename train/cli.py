@@ -14,30 +14,36 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 
 @click.command(cls=Command)
 @version_option
-@click.option("--dataset", help="fashion-mnist, an .npz, a folder of images or of .npz, or CIFAR-10's.")
+@click.option("--dataset", help="fashion-mnist, an .npz file, a folder of images or .npz files, or CIFAR-10's folder.")
 @click.option("--arch", default="cnn", show_default=True, help="cnn, resnet20 ... resnet110, resnet50, or timm:NAME.")
 @click.option("--noise", "kind", default="input", show_default=True, help="isotropic, dataset or input.")
 @click.option("--family", default="gaussian", show_default=True, help=f"{', '.join(FAMILIES)}.")
-@click.option("--sigma", "sigma0", type=float, default=0.5, show_default=True, help="The smallest scale aimed at.")
-@click.option("--mean-max", type=float, default=1.0, show_default=True, help="Largest size of a noise mean.")
-@click.option("--scale-floor", type=float, default=0.9, show_default=True, help="Smallest scale, times sigma.")
-@click.option("--scale-ceiling", type=float, default=4.0, show_default=True, help="Largest scale, times sigma.")
+@click.option("--sigma", "sigma0", type=float, default=0.5, show_default=True, help="Smallest scale aimed for.")
+@click.option("--mean-max", type=float, default=1.0, show_default=True, help="Bound on |mean| of the noise.")
+@click.option("--scale-floor", type=float, default=0.9, show_default=True, help="Smallest scale, in units of sigma.")
+@click.option("--scale-ceiling", type=float, default=4.0, show_default=True, help="Largest scale, in units of sigma.")
 @click.option("--epochs", type=int, default=10, show_default=True)
-@click.option("--batch", type=int, default=128, show_default=True, help="Images in a step.")
-@click.option("--draws", type=int, default=5, show_default=True, help="Noisy copies of each image in a step.")
-@click.option("--lr", type=float, default=1e-3, show_default=True, help="The learning rate at the start.")
+@click.option("--batch", type=int, default=128, show_default=True, help="Images per step.")
+@click.option("--draws", type=int, default=5, show_default=True, help="Noisy copies of each image per step.")
+@click.option("--lr", type=float, default=1e-3, show_default=True, help="Initial learning rate.")
 @click.option("--optimizer", default="adamw", show_default=True, help="adamw or sgd.")
 @click.option("--schedule", default="cosine", show_default=True, help="cosine, step or constant.")
-@click.option("--weights", type=(float, float, float), default=(1, 1, 0.01), show_default=True, help="Of the losses.")
-@click.option("--shift", type=click.IntRange(0), default=0, help="Move each image by up to so many pixels.")
-@click.option("--flip", is_flag=True, help="Mirror half of the images.")
-@click.option("--random-crop", type=click.IntRange(1), help="Train on random parts of this size, read from disk.")
-@click.option("--max", "most", type=click.IntRange(2), help="Train on at most so many images.")
-@click.option("--resize", type=click.IntRange(1), help="Bring an image's shorter side to this.")
-@click.option("--crop", type=click.IntRange(1), help="Then cut this square from its middle.")
+@click.option(
+    "--weights",
+    type=(float, float, float),
+    default=(1, 1, 0.01),
+    show_default=True,
+    help="Weights of the three losses.",
+)
+@click.option("--shift", type=click.IntRange(0), default=0, help="Shift each image by up to this many pixels.")
+@click.option("--flip", is_flag=True, help="Mirror a random half of the images.")
+@click.option("--random-crop", type=click.IntRange(1), help="Train on random crops of this size, read from disk.")
+@click.option("--max", "most", type=click.IntRange(2), help="Train on at most this many images.")
+@click.option("--resize", type=click.IntRange(1), help="Resize the shorter side of each image to this.")
+@click.option("--crop", type=click.IntRange(1), help="Then crop a square of this size from the centre.")
 @click.option("--seed", type=click.IntRange(0, 4095), default=0, show_default=True)
 @click.option("--init", type=FILE, help="Start from the weights of this model.pt or state_dict.")
-@click.option("--resume", is_flag=True, help="Go on with the run that wrote the output file.")
+@click.option("--resume", is_flag=True, help="Resume the unfinished run in the output file.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda.")
 @click.option("-o", "--output", type=FILE, default=Path("model.pt"), show_default=True)
 def main(
@@ -96,7 +102,7 @@ def main(
         raise ModelError(output, "its folder does not exist", "make it, or choose another --output")
     check_output(output)
     if resume and not output.exists():
-        raise ModelError(output, "there is no such file to go on with", "leave --resume out to train anew")
+        raise ModelError(output, "there is no such file to resume", "omit --resume to start a new run")
     plan = TrainingPlan(epochs, batch, draws, lr, optimizer, schedule, weights, shift, flip, random_crop, seed)
     bounds = NoiseShape(sigma0, mean_max, scale_floor, scale_ceiling)
     noise_kind, noise_family = NoiseKind(kind), family_named(family).name
@@ -114,8 +120,8 @@ def main(
         start_from(init, model.classifier)
     lost = None if resume else find_unfinished(output)
     if lost is not None and is_first():
-        held = f"its unfinished run, which has done epoch {lost}, will be overwritten after the first epoch"
-        click.echo(f"{output}: {held}; --resume goes on with it", err=True)
+        problem = f"its unfinished run, stopped after epoch {lost}, will be overwritten after the first epoch"
+        click.echo(f"{output}: {problem}; use --resume to continue it", err=True)
     done = 0 if earlier is None else earlier["state"]["epoch"]
     try:
         with TrainingProgress(plan.epochs, quiet=not is_first()) as progress:
@@ -123,7 +129,7 @@ def main(
                 progress.epoch(metrics)
                 done = metrics.epoch
     except KeyboardInterrupt:
-        held = f"{output} holds epoch {done}; go on from there with --resume" if done else "nothing was written"
+        held = f"{output} holds epoch {done}; use --resume to continue from there" if done else "nothing was written"
         if is_first():
             click.echo(f"Stopped: {held}.", err=True)
         sys.exit(130)

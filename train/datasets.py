@@ -1,4 +1,4 @@
-"""What a run trains on and is judged by, checked before anything is trained."""
+"""The training and validation data of a run, checked before training starts."""
 
 import hashlib
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from ars.train.batches import CroppedImages, Images, read_images
 
 __all__ = ["TrainingData", "open_training_data"]
 
-# Images that every epoch is judged by.
+# The number of validation images.
 VALIDATION = 500
 
 
@@ -26,14 +26,14 @@ class TrainingData:
     validation: Images
     classes: tuple[str, ...]
     fingerprint: str
-    """A hash of what the data consists of; a run goes on with the data that it was begun with."""
+    """A hash of the data. A run can be resumed only with the data that it started with."""
 
 
 def open_training_data(
     spec: str, size: ImageSize, most: int | None = None, random_crop: int | None = None
 ) -> TrainingData:
-    """The data of that name (see `open_splits`), with at most `most` images to train on: in memory, or with
-    `random_crop` read from disk in each epoch."""
+    """Open the data that `spec` names (see `open_splits`), with at most `most` training images. They are read into
+    memory, or, with `random_crop`, from disk in each epoch."""
     whole = size if random_crop is None else _whole_images(size, random_crop)
     training, test = open_splits(spec, size)
     if random_crop is None:
@@ -42,32 +42,32 @@ def open_training_data(
         training, test = training.brought_to(whole), test.brought_to(whole)
         images = CroppedImages(training, random_crop, most)
     else:
-        fix = "give a folder with the folders train and val, or leave it out"
-        raise ArgumentError("random-crop", random_crop, f"it is for image files; {fix}")
+        fix = "give a folder with the folders train and val, or omit it"
+        raise ArgumentError("random-crop", random_crop, f"it needs image files; {fix}")
     if len(images.shape) != 3:
         problem = f"its inputs have the shape {images.shape}"
-        raise DataError(training.name, problem, "an image has channels x height x width")
+        raise DataError(training.name, problem, "images must have the shape channels x height x width")
     validation = read_images(test, VALIDATION)
     if images.shape != validation.shape:
-        problem = f"its images are {validation.shape}, and those to train on are {images.shape}"
-        raise DataError(test.name, problem, "bring them to one size: --resize, --crop")
+        problem = f"its images have the shape {validation.shape}, but the training images have {images.shape}"
+        raise DataError(test.name, problem, "use --resize and --crop to give all images one size")
     classes = _class_names(training, images.labels)
     if test.classes is not None and test.classes != list(classes):
         odd = sorted(set(test.classes) ^ set(classes))
-        problem = f"only one of it and {training.name} has the class {odd[0]!r}"
+        problem = f"only one of {test.name} and {training.name} has the class {odd[0]!r}"
         raise DataError(test.name, problem, "use the same classes for both")
     for source, labels in ((training, images.labels), (test, validation.labels)):
         _check_labels(source, labels, classes)
     if len(images.labels.unique()) < 2:
-        raise DataError(training.name, "all of its images are of one class", "training needs at least two")
+        raise DataError(training.name, "all of its images belong to one class", "training needs at least two classes")
     parts = f"{training.fingerprint()} {test.fingerprint()} {most} {random_crop}"
     return TrainingData(images, validation, classes, hashlib.sha256(parts.encode()).hexdigest())
 
 
 def _whole_images(size: ImageSize, random_crop: int) -> ImageSize:
-    """How images are validated where parts of them are trained on: the middle of the usual size, in colour."""
+    """The size of the validation images for training on random crops: a centre crop of the usual size, in colour."""
     if size.crop not in (None, random_crop):
-        raise ArgumentError("crop", size.crop, f"with --random-crop {random_crop} it must be the same")
+        raise ArgumentError("crop", size.crop, f"it must equal --random-crop {random_crop}, or be omitted")
     resize = size.resize or round(random_crop * 8 / 7)
     if resize < random_crop:
         raise ArgumentError("resize", resize, f"it must be at least --random-crop {random_crop}")
@@ -79,7 +79,7 @@ def _class_names(data: Dataset, labels: Tensor) -> tuple[str, ...]:
         return tuple(data.classes)
     number = int(labels.max()) + 1
     if number > len(data):
-        problem = f"it has the label {number - 1} among {len(data)} images"
+        problem = f"it has the label {number - 1}, but only {len(data)} images"
         raise DataError(data.name, problem, "number the classes from 0")
     return tuple(str(label) for label in range(number))
 
@@ -87,5 +87,5 @@ def _class_names(data: Dataset, labels: Tensor) -> tuple[str, ...]:
 def _check_labels(data: Dataset, labels: Tensor, classes: Sequence[str]) -> None:
     for label in (int(labels.min()), int(labels.max())):
         if not 0 <= label < len(classes):
-            problem = f"it has the label {label}, and the classes to train on are numbered 0 to {len(classes) - 1}"
-            raise DataError(data.name, problem, "number the classes from 0, the same in training and test data")
+            problem = f"it has the label {label}, but the training classes are numbered 0 to {len(classes) - 1}"
+            raise DataError(data.name, problem, "number the classes from 0, in training and test data alike")

@@ -1,4 +1,4 @@
-"""The training loop: epochs of batches under noise, with a checkpoint and a line of metrics after each."""
+"""The training loop: batches under noise, with a checkpoint and a line of metrics after each epoch."""
 
 import json
 import time
@@ -24,13 +24,13 @@ from ars.train.validation import validate
 
 __all__ = ["EpochMetrics", "train"]
 
-# How many validation images a model.pt carries.
+# The number of validation images that are stored in a model.pt.
 EXAMPLES = 128
 
 
 @dataclass(frozen=True)
 class EpochMetrics:
-    """One epoch: the mean losses of its steps, and the scores of the model after it (train/validation.py)."""
+    """The mean losses over the steps of one epoch, and the scores of the model after it (train/validation.py)."""
 
     epoch: int
     loss: float
@@ -54,10 +54,10 @@ def train(
     earlier: dict[str, Any] | None = None,
     on_step: Callable[[int, int, float], None] = lambda done, total, loss: None,
 ) -> Iterator[EpochMetrics]:
-    """Train, and write `out` after each epoch. With the content of an `earlier` checkpoint, go on from there.
+    """Train, and write `out` after each epoch. With the content of an `earlier` checkpoint, resume that run.
 
-    Order, augmentation and noise of an epoch come from seed and epoch alone, and a run that goes on has the threads
-    that it was begun with; so on a CPU it ends with the weights of one that was never stopped.
+    The order of the images, their augmentation and the noise depend only on seed and epoch, and a resumed run uses as
+    many threads as it started with. On a CPU it therefore ends with the same weights as a run that was never stopped.
     """
     threads = torch.get_num_threads() if earlier is None else int(earlier["training"]["threads"])
     with fixed_threads(threads), joined(device) as place:
@@ -65,7 +65,7 @@ def train(
         first = 0 if earlier is None else run.restore(earlier["state"])
         for epoch in range(first, plan.epochs):
             yield run.epoch(epoch, on_step)
-        del run  # what it wrapped must go before the group of processes
+        del run  # the wrapped model must be gone before the process group ends (see `joined`)
 
 
 class _Run:
@@ -83,11 +83,13 @@ class _Run:
         self._device, self._place = device, place
         self._steps = len(data.images) // plan.batch
         if self._steps == 0:
-            raise ArgumentError("batch", plan.batch, f"there are only {len(data.images)} images to train on")
+            raise ArgumentError("batch", plan.batch, f"there are only {len(data.images)} training images")
         if plan.batch < place.world:
-            raise ArgumentError("batch", plan.batch, f"each of the {place.world} processes needs an image of it")
+            raise ArgumentError(
+                "batch", plan.batch, f"each of the {place.world} processes needs at least one image per batch"
+            )
         self._model = model.to(device)
-        # Channels last is 1.4 to 1.6 times as fast on a CPU, too (ResNet-20, AVX-512).
+        # Channels-last is 1.4 to 1.6 times as fast, on CPUs too (ResNet-20, AVX-512).
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack it
         self._wrapped = place.wrap(model, device)
         self._optimizer, self._schedule = make_optimizer(model, plan, plan.epochs * self._steps)
@@ -95,7 +97,7 @@ class _Run:
         self._metrics: list[EpochMetrics] = []
 
     def restore(self, state: dict[str, Any]) -> int:
-        """Take up the state of a checkpoint; the number of epochs that are done."""
+        """Restore the state of a checkpoint; returns the number of completed epochs."""
         try:
             self._optimizer.load_state_dict(state["optimizer"])
             self._schedule.load_state_dict(state["schedule"])
@@ -104,15 +106,15 @@ class _Run:
             self._metrics = [EpochMetrics(**metrics) for metrics in state["metrics"]]
             done = int(state["epoch"])
         except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-            problem = f"its state cannot be gone on from ({error})"
-            raise ModelError(self._out, problem, "leave --resume out to train anew") from error
-        if self._place.rank == 0:  # what was written after the checkpoint is done again
+            problem = f"its training state cannot be resumed ({error})"
+            raise ModelError(self._out, problem, "omit --resume to start a new run") from error
+        if self._place.rank == 0:  # drop the lines of epochs after the checkpoint, which are repeated
             self._write_metrics(self._metrics, "w")
         return done
 
     def epoch(self, epoch: int, on_step: Callable[[int, int, float], None]) -> EpochMetrics:
         start = time.perf_counter()
-        # What a network itself draws, like dropout: torch's own generator uses 32 bits of a seed.
+        # For what the network draws itself, like dropout. torch's own generator uses 32 bits of a seed.
         torch.manual_seed(Random(f"{self._plan.seed} {epoch} {self._place.rank}").getrandbits(32))
         sums = torch.zeros(4)
         self._wrapped.train()
@@ -134,8 +136,8 @@ class _Run:
         return metrics
 
     def _batches(self, epoch: int) -> Generator[tuple[Tensor, Tensor, Tensor]]:
-        """This process's part of each batch, with its noise. On a CPU the parts are of the very noise that one process
-        draws; a GPU draws its own, faster than noise could be brought there."""
+        """This process's part of each batch, with its noise. On CPUs the processes share the noise that a single one
+        would draw. A GPU draws its own, which is faster than copying noise to it."""
         plan, family, place = self._plan, family_named(self._settings.family), self._place
         seed = plan.seed * 2**20 + epoch
         generator, part = torch.Generator().manual_seed(seed), place.part(plan.batch)
@@ -151,7 +153,7 @@ class _Run:
                     yield x, labels, standard_noise(family, whole, plan.draws, generator)[:, part]
 
     def _step(self, x: Tensor, labels: Tensor, z: Tensor) -> Tensor:
-        """One step of the optimizer; the losses over the whole batch, for the record."""
+        """Take one step of the optimizer; returns the losses over the whole batch."""
         with torch.autocast(self._device.type, enabled=self._device.type == "cuda"):
             losses = self._wrapped(x, labels, z)
             total = losses.total(self._plan.weights)
@@ -165,7 +167,7 @@ class _Run:
         return self._place.average(values * weight).cpu()
 
     def _check_finite(self, what: str, *tensors: Tensor, epoch: int) -> None:
-        """The checkpoint of an earlier epoch is not overwritten with what has gone wrong."""
+        """Stop before values that are not finite overwrite the checkpoint of an earlier epoch."""
         if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors):
             kept = f"{self._out} holds epoch {epoch}" if epoch else "nothing was written"
             raise RunError(f"the {what} not finite in epoch {epoch + 1}; {kept}; try a smaller --lr or --sigma")
@@ -195,5 +197,5 @@ class _Run:
 
 
 def _metrics_path(out: Path) -> Path:
-    """model.metrics.jsonl beside model.pt; for other endings the whole name stays, so that no two models share one."""
+    """model.metrics.jsonl beside model.pt. Other suffixes are kept, so that no two models share a metrics file."""
     return out.with_name(f"{out.name.removesuffix('.pt')}.metrics.jsonl")

@@ -1,16 +1,12 @@
-"""model.pt: tensors and plain data only, so that it loads with weights_only=True and nothing in it can run.
+"""model.pt: a file of tensors and plain data only, so that it loads with weights_only=True and cannot run code.
 
-It carries everything that export needs, and, until training is done, what a resume needs.
+It holds everything that export needs, and, until training has finished, the state that resuming needs.
 """
 
-import contextlib
 import dataclasses
 import errno
 import io
 import json
-import os
-import pickle
-import re
 import tempfile
 import warnings
 from dataclasses import dataclass
@@ -21,8 +17,9 @@ import torch
 from torch import nn
 
 from ars.checks import whole_number
-from ars.errors import ArsError, ModelError, RunError
+from ars.errors import ArsError, ModelError, RunError, one_line
 from ars.noise import NoiseKind, family_named
+from ars.output import replacing
 from ars.train.batches import Images
 from ars.train.classifiers import Normalize, make_classifier
 from ars.train.noise_models import NoiseShape, make_noise
@@ -44,13 +41,13 @@ __all__ = [
 ]
 
 FORMAT = 1
-# What a resume needs.
+# The state that resuming needs.
 STATE = ("epoch", "optimizer", "schedule", "scaler", "metrics")
 
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """What a model is, apart from its weights."""
+    """What describes a model, apart from its weights."""
 
     arch: str
     shape: tuple[int, ...]
@@ -63,7 +60,7 @@ class ModelSettings:
 
 
 def build(settings: ModelSettings) -> SmoothedModel:
-    """The model that the settings describe, with fresh weights."""
+    """Build the model that the settings describe, with initial weights."""
     family_named(settings.family)
     normalize = Normalize(settings.pixel_mean, settings.pixel_deviation)
     classifier = make_classifier(settings.arch, settings.shape, len(settings.classes), normalize)
@@ -79,8 +76,8 @@ def write_model_file(
     examples: Images,
     state: dict[str, Any] | None = None,
 ) -> None:
-    """Write the file whole or not at all. `training` is for the record, `examples` are what an export is calibrated on
-    and compared with, `state` is what a resume needs."""
+    """Write the whole file, or leave an older one untouched. `training` records how the model was trained, `examples`
+    are for calibrating and comparing exports, and `state` is what resuming needs."""
     content = {
         "format": FORMAT,
         "settings": dataclasses.asdict(settings) | {"kind": settings.kind.value},
@@ -89,24 +86,20 @@ def write_model_file(
         "examples": {"x": examples.x, "labels": examples.labels},
         "state": state,
     }
-    partial = path.with_name(path.name + ".partial")
     try:
-        torch.save(content, partial)
-        os.replace(partial, path)
+        with replacing(path) as file:
+            torch.save(content, file)
     except (OSError, RuntimeError) as error:
-        # torch says only where in its code it was.
+        # A RuntimeError of torch's only names a place in its source.
         reason = error.strerror if isinstance(error, OSError) else "the disk may be full"
-        fix = "make room, and --resume: the earlier checkpoint is kept"
+        fix = "free some space and use --resume: the earlier checkpoint is intact"
         if not path.exists():
-            fix = "make room, and start again: nothing was written"
+            fix = "free some space and start again: nothing was written"
         raise RunError(f"{path}: it cannot be written ({reason}); {fix}") from error
-    finally:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
 
 
 def check_output(path: Path) -> None:
-    """Refuse, before the work, a path where no model.pt can be written."""
+    """Fail before training starts if no model.pt can be written at this path."""
     try:
         if path.exists() and not path.is_file():
             raise ModelError(path, "it is not a regular file", "choose another --output")
@@ -117,7 +110,7 @@ def check_output(path: Path) -> None:
 
 
 def find_unfinished(path: Path) -> int | None:
-    """The epochs that the unfinished run in that file has done, if there is one."""
+    """The number of completed epochs of the unfinished run in this file, if there is one."""
     try:
         state = read_model_file(path)[1]["state"]
         return None if state is None else int(state["epoch"])
@@ -126,33 +119,24 @@ def find_unfinished(path: Path) -> int | None:
 
 
 def _load(path: Path, data: bytes | None = None) -> Any:
-    """What a PyTorch file holds, tensors and plain data only: nothing in it is run. `data` are its bytes, where they
-    have been read already."""
+    """Load a PyTorch file of tensors and plain data; nothing in it is run. `data` is its content, if already read."""
     if not path.exists():
         raise ModelError(path, "there is no such file", "`ars-train` writes one")
     try:
-        with warnings.catch_warnings(action="ignore"):  # of an odd pickle: it is refused, or it is not
+        with warnings.catch_warnings(action="ignore"):  # about odd pickles, which either load or fail
             return torch.load(path if data is None else io.BytesIO(data), map_location="cpu", weights_only=True)
     except MemoryError:
         raise
-    except Exception as error:  # a broken pickle may raise any kind
-        problem, fix = "it is not a PyTorch file, or not a whole one", "give a model.pt or a state_dict"
+    except Exception as error:  # a broken pickle may raise anything
+        problem = "it is not a whole PyTorch file of tensors and plain data"
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # EINVAL: a broken file
             problem = f"it cannot be read ({error.strerror})"
-        elif isinstance(error, pickle.UnpicklingError) and not _is_text(error):
-            problem = "it holds code or objects, which are not loaded"
-        raise ModelError(path, problem, fix) from error
-
-
-def _is_text(error: pickle.UnpicklingError) -> bool:
-    """Whether it was a letter, and no instruction of a newer pickle, that torch could not follow."""
-    operand = re.search(r"Unsupported operand (\d+)", str(error))
-    return operand is not None and int(operand[1]) < 128
+        raise ModelError(path, problem, "give a model.pt or a state_dict; code and objects are not loaded") from error
 
 
 def start_from(path: Path, classifier: nn.Module) -> None:
-    """Load the weights of a classifier, from a model.pt or a state_dict. One without our normalisation, as other
-    projects write it, is for the network behind it."""
+    """Load the weights of a classifier from a model.pt or a state_dict. A state_dict without our normalisation layer,
+    as other projects write it, is loaded into the network behind that layer."""
     content = _load(path)
     if isinstance(content, dict) and "format" in content:
         _, content = read_model_file(path)
@@ -166,15 +150,15 @@ def start_from(path: Path, classifier: nn.Module) -> None:
 
 
 def read_model_file(path: Path, data: bytes | None = None) -> tuple[ModelSettings, dict[str, Any]]:
-    """The settings and the rest of a model.pt."""
+    """The settings of a model.pt, and its whole content."""
     content = _load(path, data)
     if not isinstance(content, dict) or "format" not in content:
         fix = "give weights to ars-train with --init, or to ars-export with --arch and --weights"
-        raise ModelError(path, "it is not a model of ars-train", fix)
+        raise ModelError(path, "it was not written by ars-train", fix)
     found = content["format"]
     if not isinstance(found, int) or found != FORMAT:
-        number = found if isinstance(found, int) else "no number"
-        raise ModelError(path, f"its format is {number}, and this version reads {FORMAT}", "update ARS")
+        number = found if isinstance(found, int) else "not a number"
+        raise ModelError(path, f"its format is {number}, but this version reads {FORMAT}", "update ARS")
     missing = [name for name in ("settings", "weights", "training", "examples", "state") if name not in content]
     if missing:
         raise ModelError(path, f"it has no {missing[0]!r}", "train it again")
@@ -189,14 +173,14 @@ def read_model_file(path: Path, data: bytes | None = None) -> tuple[ModelSetting
         raise ModelError(path, f"its settings cannot be read ({error})", "train it again") from error
     for name in ("settings", "training"):
         if not _is_plain(content[name]):
-            raise ModelError(path, f"its {name!r} is not plain data by name", "train it again")
+            raise ModelError(path, f"its {name!r} is not a dictionary of plain data", "train it again")
     if not _are_examples(content["examples"], read):
-        raise ModelError(path, "its examples are not inputs of its shape with their classes", "train it again")
+        raise ModelError(path, "its examples are not labelled inputs of its shape", "train it again")
     return read, content
 
 
 def _is_plain(data: object) -> bool:
-    """Whether a manifest can hold it."""
+    """Whether it is a dictionary that JSON, and so a manifest, can hold."""
     try:
         json.dumps(data)
     except (TypeError, ValueError, RecursionError):
@@ -215,60 +199,61 @@ def _are_examples(data: object, settings: ModelSettings) -> bool:
 
 
 def load_model(path: Path, data: bytes | None = None) -> tuple[ModelSettings, SmoothedModel, dict[str, Any]]:
-    """The settings of a model.pt, its model in evaluation mode on the CPU, and all that the file holds.
+    """The settings of a model.pt, its model in evaluation mode on the CPU, and the whole content of the file.
 
-    Training that is not done is not refused: `content["state"]` is None when it is done. `data` are the file's bytes,
-    where they have been read already.
+    Unfinished models load too: `content["state"]` is None once training has finished. `data` is the file's content, if
+    already read.
     """
     settings, content = read_model_file(path, data)
     try:
         model = build(settings)
     except ArsError:
         raise
-    except Exception as error:  # torch raises many kinds for sizes that make no network
-        reason = " ".join(str(error).split())[:200]
-        raise ModelError(path, f"its settings make no model ({reason})", "train it again") from error
+    except Exception as error:  # torch raises many types of errors for impossible sizes
+        raise ModelError(
+            path, f"no model can be built from its settings ({one_line(error)})", "train it again"
+        ) from error
     load_weights(model, content["weights"], path)
     model.eval()
     return settings, model, content
 
 
 def load_weights(model: nn.Module, weights: dict[str, torch.Tensor], path: Path) -> None:
-    """Load weights, or name the first tensor that does not fit."""
+    """Load weights; an error names the first tensor that does not fit."""
     if not isinstance(weights, dict) or not all(isinstance(tensor, torch.Tensor) for tensor in weights.values()):
-        raise ModelError(path, "its weights are not tensors by name", "train it again")
+        raise ModelError(path, "its weights are not a dictionary of tensors", "train it again")
     expected = model.state_dict()
     for name in [*expected, *weights]:
         have, want = weights.get(name), expected.get(name)
         if have is None or want is None or have.shape != want.shape:
             found = "missing" if have is None else tuple(have.shape)
-            wanted = "not there" if want is None else tuple(want.shape)
-            problem = f"its tensor {name!r} is {found}, and in the architecture it is {wanted}"
-            raise ModelError(path, problem, "give the architecture that the file was made with")
+            wanted = "none" if want is None else tuple(want.shape)
+            problem = f"its tensor {name!r} is {found}, but the architecture has {wanted}"
+            raise ModelError(path, problem, "use the architecture that the file was made with")
     model.load_state_dict(weights)
 
 
 def read_unfinished(path: Path, settings: ModelSettings, plan: TrainingPlan, data: str) -> dict[str, Any]:
-    """The content of a checkpoint that a run with these settings, on the data of that fingerprint, goes on from."""
+    """The content of a checkpoint, if a run with these settings, on data with this fingerprint, can resume it."""
     earlier, content = read_model_file(path)
     training = content["training"]
     if not {"plan", "data", "threads"} <= training.keys() or not isinstance(training["plan"], dict):
-        raise ModelError(path, "another version of ars-train began it", "leave --resume out to train anew")
-    whole_number("threads", training["threads"], 1, 2**20, f"it was not ars-train that wrote it into {path}")
+        raise ModelError(path, "another version of ars-train started it", "omit --resume to start a new run")
+    whole_number("threads", training["threads"], 1, 2**20, f"{path} was not written by ars-train")
     if training["data"] != data:
-        raise ModelError(path, "it was begun with other data", "give the same data, or leave --resume out")
+        raise ModelError(path, "it was started with other data", "use the same data, or omit --resume")
     for given, stored in (
         (dataclasses.asdict(settings), dataclasses.asdict(earlier)),
         (dataclasses.asdict(plan), training["plan"]),
     ):
         for name, value in given.items():
             if value != stored.get(name):
-                problem = f"it was begun with {name} = {stored.get(name)}, and this run has {value}"
-                raise ModelError(path, problem, "give the same settings, or leave --resume out")
+                problem = f"it was started with {name} = {stored.get(name)}, but this run has {value}"
+                raise ModelError(path, problem, "use the same settings, or omit --resume")
     state = content["state"]
     if state is None:
-        raise ModelError(path, "its training is done", "give another --output to train anew")
+        raise ModelError(path, "its training has finished", "choose another --output to start a new run")
     missing = [name for name in STATE if not isinstance(state, dict) or name not in state]
     if missing:
-        raise ModelError(path, f"its state has no {missing[0]!r}", "leave --resume out to train anew")
+        raise ModelError(path, f"its training state has no {missing[0]!r}", "omit --resume to start a new run")
     return content

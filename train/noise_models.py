@@ -1,4 +1,4 @@
-"""Where the noise comes from while it is learned: x -> (mean, scale), by module. The kinds are those of ars.noise."""
+"""The modules that give the noise, x -> (mean, scale), one for each kind of noise in ars.noise."""
 
 import math
 from collections.abc import Sequence
@@ -30,28 +30,29 @@ class NoiseShape:
             if not SMALLEST <= value <= LARGEST:
                 raise ArgumentError(name, value, "it must be positive and finite, as a float32")
         if not self.floor <= 1:
-            raise ArgumentError("scale-floor", self.floor, "it is at most 1, so that sigma is not below it")
+            raise ArgumentError("scale-floor", self.floor, "it must be at most 1, so that the scale can reach sigma")
         if not 1 < self.ceiling <= LARGEST / self.sigma0:
-            raise ArgumentError("scale-ceiling", self.ceiling, "it is above 1, and times sigma a finite float32")
+            raise ArgumentError("scale-ceiling", self.ceiling, "it must exceed 1, and times sigma be a finite float32")
 
     def mean(self, raw: Tensor) -> Tensor:
-        """A scaled sigmoid, 0 at 0."""
+        """A scaled sigmoid that is 0 at 0."""
         return self.mean_max * (2 * torch.sigmoid(raw) - 1)
 
     def scale(self, raw: Tensor) -> Tensor:
-        """A scaled sigmoid that is near its floor at 0: noise starts small, and grows where it does no harm."""
+        """A scaled sigmoid that is near its lower bound at 0: noise starts small, and grows where it does no harm."""
         span = (self.ceiling - self.floor) * self.sigma0
         return self.floor * self.sigma0 + span * torch.sigmoid(raw - 3.0)
 
     @property
     def raw_sigma0(self) -> float:
-        """Where `scale` is sigma0: pixels that have little to learn from stay where they start."""
-        share = max((1 - self.floor) / (self.ceiling - self.floor), 1e-4)  # a floor of sigma0 itself is never reached
+        """The raw value at which `scale` is sigma0, where maps start: pixels with little gradient stay there."""
+        # A sigmoid never reaches its bounds, so with a floor of sigma0 itself maps start just above it.
+        share = max((1 - self.floor) / (self.ceiling - self.floor), 1e-4)
         return 3.0 + math.log(share / (1 - share))
 
 
 class IsotropicNoise(nn.Module):
-    """No mean, one scale (Cohen et al., 2019)."""
+    """Zero mean and one scale (Cohen et al., 2019)."""
 
     def __init__(self, sigma0: float) -> None:
         super().__init__()
@@ -62,7 +63,7 @@ class IsotropicNoise(nn.Module):
 
 
 class DatasetNoise(nn.Module):
-    """One learned mean map and one scale map for all inputs."""
+    """One learned mean map and one learned scale map for all inputs."""
 
     def __init__(self, shape: Sequence[int], bounds: NoiseShape) -> None:
         super().__init__()
@@ -85,7 +86,7 @@ class NoiseGenerator(nn.Module):
         self.dense = nn.ModuleList(nn.Conv2d(width, growth, 3, padding=1) for width in widths[:4])
         self.mean_branch = nn.Conv2d(widths[4], channels, 3, padding=1)
         self.scale_branch = nn.Conv2d(widths[4], channels, 3, padding=1)
-        for branch in (self.mean_branch, self.scale_branch):  # every map starts flat
+        for branch in (self.mean_branch, self.scale_branch):  # every map starts nearly constant
             nn.init.normal_(branch.weight, std=1e-3)
             assert branch.bias is not None
             nn.init.zeros_(branch.bias)
@@ -99,7 +100,7 @@ class NoiseGenerator(nn.Module):
 
 
 def make_noise(kind: NoiseKind, shape: Sequence[int], bounds: NoiseShape) -> nn.Module:
-    """The module for a kind of noise on inputs of that shape."""
+    """The module for a kind of noise, for inputs of this shape."""
     if kind is NoiseKind.ISOTROPIC:
         return IsotropicNoise(bounds.sigma0)
     if kind is NoiseKind.DATASET:

@@ -1,4 +1,4 @@
-"""How to train: the settings that decide a run, and the optimizer and learning rates that they ask for."""
+"""The settings of a training run, and the optimizer and learning-rate schedule that they specify."""
 
 import math
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ SCHEDULES = ("cosine", "step", "constant")
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """How to train. The weights are those of the smoothing, variance and mean loss."""
+    """How to train. `weights` are those of the smoothing, variance and mean losses."""
 
     epochs: int = 10
     batch: int = 128
@@ -40,17 +40,17 @@ class TrainingPlan:
             raise ArgumentError("lr", self.learning_rate, "it must be positive and finite")
         if not all(0 <= weight < math.inf for weight in self.weights) or not any(self.weights):
             raise ArgumentError(
-                "weights", self.weights, "they must be finite and not negative, and one of them positive"
+                "weights", self.weights, "they must be finite and not negative, and at least one must be positive"
             )
         if self.random_crop is not None and self.shift:
-            raise ArgumentError("shift", self.shift, "a random crop moves the image already; leave one of them out")
+            raise ArgumentError("shift", self.shift, "--random-crop already moves the image; omit one of the two")
         for what, name, known in (("optimizer", self.optimizer, OPTIMIZERS), ("schedule", self.schedule, SCHEDULES)):
             if name not in known:
                 raise UnknownName(what, name, known)
 
 
 def make_optimizer(model: nn.Module, plan: TrainingPlan, steps: int) -> tuple[Optimizer, LRScheduler]:
-    """The optimizer, and its learning rate over so many steps."""
+    """The optimizer, and the schedule of its learning rate over `steps` steps."""
     if plan.optimizer == "sgd":
         optimizer: torch.optim.Optimizer = SGD(
             model.parameters(), plan.learning_rate, momentum=0.9, weight_decay=5e-4, nesterov=True
@@ -61,7 +61,7 @@ def make_optimizer(model: nn.Module, plan: TrainingPlan, steps: int) -> tuple[Op
     def factor(step: int) -> float:
         if plan.schedule == "cosine":
             return 0.5 * (1 + math.cos(math.pi * min(step, steps) / steps))
-        if plan.schedule == "step":  # a tenth after each third
+        if plan.schedule == "step":  # divided by ten after each third of the steps
             return 0.1 ** (3 * step // steps)
         return 1.0
 

@@ -1,4 +1,4 @@
-"""Where a run computes: its device, its threads, and the other processes that `torchrun` started with it."""
+"""Where a run computes: its device, its threads, and the other processes that `torchrun` started."""
 
 import os
 import threading
@@ -16,7 +16,7 @@ __all__ = ["Place", "choose_device", "fixed_threads", "is_first", "joined"]
 
 
 def choose_device(name: str) -> torch.device:
-    """The device of that name: auto, cpu or cuda. Each process of torchrun has a GPU of its own."""
+    """The device that `name` (auto, cpu or cuda) means. Each process of torchrun gets its own GPU."""
     if name not in ("auto", "cpu", "cuda"):
         raise UnknownName("device", name, ("auto", "cpu", "cuda"))
     if name == "cuda" and not torch.cuda.is_available():
@@ -25,13 +25,13 @@ def choose_device(name: str) -> torch.device:
         return torch.device("cpu")
     number, local = torch.cuda.device_count(), int(os.environ.get("LOCAL_RANK", "0"))
     if local >= number:
-        raise ArgumentError("device", name, f"there are more processes than the {number} GPUs here; start one for each")
+        raise ArgumentError("device", name, f"there are more processes than GPUs ({number}); start one process per GPU")
     torch.cuda.set_device(local)
     return torch.device("cuda", local)
 
 
 def is_first() -> bool:
-    """Whether this process is the one that speaks and writes files."""
+    """Whether this process is the one that prints messages and writes files."""
     return os.environ.get("RANK", "0") == "0"
 
 
@@ -47,9 +47,9 @@ _pin = _Pin()
 
 @contextmanager
 def fixed_threads(number: int) -> Iterator[None]:
-    """torch computes with so many threads inside this context.
+    """Let torch compute with this many threads inside this context.
 
-    The number of threads decides the order of torch's sums, and so the last bits of their results. It is a setting of
+    The number of threads determines the order of torch's sums, and so the last bits of the results. It is a setting of
     the whole process: several Python threads may be inside the context at once, and the last one to leave restores it.
     """
     with _pin.lock:
@@ -74,14 +74,14 @@ class Place:
     world: int = 1
 
     def part(self, batch: int) -> slice:
-        """Its images of a batch; two processes have equally many, or one has one more."""
+        """This process's images of a batch; the parts of two processes differ by at most one image."""
         return slice(self.rank * batch // self.world, (self.rank + 1) * batch // self.world)
 
     def wrap(self, model: nn.Module, device: torch.device) -> nn.Module:
-        """The model with gradients that are averaged over the processes.
+        """The model, with gradients averaged over the processes.
 
-        On CUDA, batch normalisation takes its statistics from the whole batch, as one process would. On a CPU torch
-        cannot do that: each process normalises by its own part, and the first one's running statistics are kept.
+        On CUDA, batch normalisation uses the statistics of the whole batch, as in a single process. torch cannot do
+        that on CPUs: there each process normalises its own part, and the first one's running statistics are kept.
         """
         if self.world == 1:
             return model
@@ -90,11 +90,12 @@ class Place:
         return DistributedDataParallel(model)
 
     def weight(self, images: int, batch: int) -> float:
-        """What a loss, a mean over this process's images, counts in the average over the processes."""
+        """The factor that turns the average over processes into the average over images: a process's loss is the mean
+        over its own images, and the parts may differ in size."""
         return images * self.world / batch
 
     def average(self, values: Tensor) -> Tensor:
-        """The average of the processes' values."""
+        """The average of the values over all processes."""
         if self.world > 1:
             distributed.all_reduce(values)
         return values / self.world
@@ -102,18 +103,19 @@ class Place:
 
 @contextmanager
 def joined(device: torch.device) -> Iterator[Place]:
-    """Join the processes that torchrun started, and leave them in the end.
+    """Join the process group of torchrun, and leave it at the end.
 
-    What was wrapped must be dropped before the end. It holds the group, and the group's threads may abort a process
-    that ends while they run, or wait for good for one that ends them too late: the group must be the last to go. After
-    an error what was wrapped may still be held by the traceback, so the processes are left to torchrun, which ends all.
+    The caller must drop the wrapped model before the end: the model holds a reference to the group, and nothing may
+    outlive the group's destruction. Otherwise threads of the group may abort the process while it exits, or one
+    process may wait forever for another. After an error the traceback may still hold the model; the group is then not
+    destroyed here, and torchrun ends all processes.
     """
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1:
         yield Place()
         return
-    # DistributedDataParallel imports this, and its functions have the group of the time as a default: imported later,
-    # it would hold the group for good.
+    # DistributedDataParallel imports this module, whose functions take the current group as a default argument.
+    # Imported only after the group exists, the module would keep it alive.
     import torch.distributed.nn  # noqa: F401
 
     distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")

@@ -1,4 +1,4 @@
-"""How far training is: a live bar where stderr is a terminal, and a line an epoch everywhere."""
+"""The progress of training: a line per epoch, and a live bar if stderr is a terminal."""
 
 import sys
 from types import TracebackType
@@ -22,7 +22,7 @@ class TrainingProgress:
         self._task = self._bar.add_task("", total=None)
 
     def step(self, done: int, total: int, loss: float) -> None:
-        """A step of the optimizer has been taken, the `done`-th of the run."""
+        """Report that the optimizer has taken `done` of `total` steps."""
         self._bar.update(self._task, completed=done, total=total, description=f"loss {loss:.3f}")
 
     def epoch(self, metrics: EpochMetrics) -> None:

@@ -1,4 +1,4 @@
-"""A classifier under learned noise, and the three losses of the paper that train both."""
+"""A classifier under learned noise, and the paper's three losses, which train both."""
 
 from dataclasses import dataclass
 
@@ -29,7 +29,7 @@ class Losses:
 
 
 class SmoothedModel(nn.Module):
-    """A classifier and its noise as one module, so that one optimizer, and one DistributedDataParallel, has both."""
+    """A classifier and its noise in one module, so that one optimizer and one DistributedDataParallel handle both."""
 
     def __init__(self, classifier: nn.Module, noise: nn.Module, sigma0: float) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""How a model does under noise, on images that it was not trained on."""
+"""The scores of a model under noise, on images that it was not trained on."""
 
 import math
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from ars.train.smoothing import SmoothedModel, standard_noise
 __all__ = ["Scores", "validate"]
 
 DRAWS = 16
-# Images in a chunk, and numbers in its noise: large images are taken a few at a time.
+# At most this many images, and this many noise values, at a time: large images go in small chunks.
 CHUNK, NUMBERS = 64, 2**24
 
 
@@ -21,16 +21,16 @@ class Scores:
     """Means over the validation images."""
 
     accuracy: float
-    """Of single draws."""
+    """The fraction of single draws that are classified correctly."""
     radius: float
-    """An estimate of the certified radius in the family's norm, from few draws and without confidence bounds."""
+    """An estimate of the certified radius in the family's norm, from a few draws and without a confidence bound."""
     sigma_min: float
     mean_norm: float
 
 
 @torch.no_grad()
 def validate(model: SmoothedModel, family: Family, images: Images, device: torch.device) -> Scores:
-    """The scores of a model, by the same 16 draws of each image every time."""
+    """The scores of a model, from the same 16 draws of each image at every call."""
     model.eval()
     generator = torch.Generator().manual_seed(0)
     right, radii, smallest, norms = 0.0, 0.0, 0.0, 0.0

@@ -1,4 +1,4 @@
-"""Arrays in an .npz file: x (n, ...) and, if there, y (n,)."""
+"""Arrays in an .npz file: x (n, ...) and, optionally, y (n,)."""
 
 import lzma
 import zipfile
@@ -18,7 +18,7 @@ _BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError)
 
 
 def read_npz(path: Path, error: type[FileError]) -> dict[str, NDArray[np.generic]]:
-    """The arrays of an .npz file. Nothing in it is run."""
+    """The arrays of an .npz file. Nothing in the file is executed."""
     try:
         with np.load(path, allow_pickle=False) as arrays:
             return {name: np.asarray(arrays[name]) for name in arrays}

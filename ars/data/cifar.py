@@ -16,7 +16,7 @@ _RECORD = 1 + 3 * 32 * 32
 
 
 class CifarBatch:
-    """One batch file, or several one after the other."""
+    """One batch file, or several in sequence."""
 
     def __init__(self, *paths: Path) -> None:
         self.name = paths[0].name if len(paths) == 1 else paths[0].parent.name
@@ -38,8 +38,10 @@ class CifarBatch:
 def _read_batch(path: Path) -> NDArray[np.uint8]:
     data = np.fromfile(path, np.uint8)
     if data.size == 0 or data.size % _RECORD:
-        raise DataError(path, f"its {data.size} bytes are not whole records of {_RECORD}", "fetch it again")
+        raise DataError(
+            path, f"its {data.size} bytes are not a multiple of the record size, {_RECORD}", "download it again"
+        )
     records = data.reshape(-1, _RECORD)
     if records[:, 0].max() > 9:
-        raise DataError(path, f"it has the label {records[:, 0].max()}", "give a binary batch of CIFAR-10")
+        raise DataError(path, f"it has the label {records[:, 0].max()}", "use a binary batch of CIFAR-10")
     return records

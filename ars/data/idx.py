@@ -42,7 +42,7 @@ class IdxFiles:
         self._labels = _read_idx(self._labels_path, 1)
         if len(self._images) != len(self._labels):
             found = f"it has {len(self._labels)} labels for {len(self._images)} images"
-            raise DataError(self._labels_path, found, "use the two files of one split")
+            raise DataError(self._labels_path, found, "use the images and labels of the same split")
 
     def __len__(self) -> int:
         return len(self._images)
@@ -55,7 +55,7 @@ class IdxFiles:
 
 
 def fashion_mnist(split: str) -> IdxFiles:
-    """Fashion-MNIST as Debian's package dataset-fashion-mnist installs it."""
+    """Fashion-MNIST, as installed by Debian's package dataset-fashion-mnist."""
     if split not in _SPLITS:
         raise UnknownName("split of fashion-mnist", split, _SPLITS)
     stem = FASHION_MNIST_FOLDER / f"{_SPLITS[split]}-images-idx3-ubyte"
@@ -76,8 +76,8 @@ def _read_idx(path: Path, axes: int) -> NDArray[np.uint8]:
         raise DataError(path, f"it cannot be read ({error})", fix) from error
     header = 4 + 4 * axes
     if len(data) < header or data[:4] != bytes([0, 0, 8, axes]):
-        raise DataError(path, f"it is not an idx{axes}-ubyte file", "fetch it again")
+        raise DataError(path, f"it is not an idx{axes}-ubyte file", "download it again")
     shape = struct.unpack(f">{axes}I", data[4:header])
     if len(data) != header + int(np.prod(shape)):
-        raise DataError(path, f"it is cut short: its header promises the shape {shape}", "fetch it again")
+        raise DataError(path, f"its size does not match the shape {shape} in its header", "download it again")
     return np.frombuffer(data, np.uint8, offset=header).reshape(shape)

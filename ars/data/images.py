@@ -1,4 +1,4 @@
-"""Image files: a folder of them for each class, or a single one."""
+"""Image files: a folder for each class, or a single image."""
 
 import copy
 import hashlib
@@ -23,7 +23,8 @@ Box = tuple[int, int, int, int]
 
 
 class ImageFolder:
-    """A folder of images for each class. Classes are in the order of their names, or of the lines of a file."""
+    """A folder with a folder of images for each class. The classes are sorted by name, or in the order of the lines of
+    `classes_file`."""
 
     def __init__(self, path: Path, size: ImageSize, classes_file: Path | None = None) -> None:
         self.name = path.name or str(path)
@@ -40,11 +41,11 @@ class ImageFolder:
         ]
         if not self._files:
             raise DataError(
-                path, "it has no folders with PNG or JPEG images", "put each class's images in a folder of its own"
+                path, "it has no folders of PNG or JPEG images", "put the images of each class in a folder of their own"
             )
 
     def brought_to(self, size: ImageSize) -> "ImageFolder":
-        """The same images in another size."""
+        """The same images, brought to another size."""
         other = copy.copy(self)
         other._size = size
         return other
@@ -58,11 +59,11 @@ class ImageFolder:
 
     @property
     def labels(self) -> list[int]:
-        """Of all images, without reading them."""
+        """The labels of all images; no image is read."""
         return [label for _, label in self._files]
 
     def read_part(self, index: int, box: Callable[[int, int], Box], side: int) -> NDArray[np.float32]:
-        """The part of a coloured image inside box(width, height), as side x side pixels. Threads may call it."""
+        """The part of an image inside box(width, height), in colour, resized to side x side pixels. Thread-safe."""
 
         def cut(image: Image.Image) -> Image.Image:
             return image.resize((side, side), Image.Resampling.BILINEAR, box=box(*image.size))
@@ -70,13 +71,13 @@ class ImageFolder:
         return _decode(self._files[index][0], 3, cut)
 
     def fingerprint(self) -> str:
-        # Not the contents, which may be gigabytes: each certified input's content is hashed in its own record.
+        # The contents may be gigabytes. Each record of a run has a hash of its own input instead.
         listing = [f"{file.relative_to(self._path)} {file.stat().st_size} {label}" for file, label in self._files]
         return hashlib.sha256("\n".join([str(self._size), *listing]).encode()).hexdigest()
 
 
 class OneImage:
-    """A single image file, whose class nobody has said."""
+    """A single image file, without a label."""
 
     classes: list[str] | None = None
 
@@ -98,12 +99,12 @@ def _read_classes(file: Path, folders: list[str], path: Path) -> list[str]:
     try:
         classes = [line.strip() for line in file.read_text().splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(file, f"it cannot be read ({error})", "give a text file with one class name a line") from error
+        raise DataError(file, f"it cannot be read ({error})", "use a text file with one class name per line") from error
     if len(set(classes)) < len(classes):
-        raise DataError(file, "it names a class twice", "name each class once, one a line")
+        raise DataError(file, "it names a class twice", "list each class once, one per line")
     missing = sorted(set(folders) - set(classes))
     if missing:
-        raise DataError(file, f"it does not name the class {missing[0]!r} of {path}", "name every folder, one a line")
+        raise DataError(file, f"it does not name the class {missing[0]!r} of {path}", "list every folder, one per line")
     return classes
 
 
@@ -116,11 +117,11 @@ def _decode(path: Path, channels: int | None, fit: Callable[[Image.Image], Image
     try:
         with Image.open(path) as file:
             if file.mode.startswith(("I", "F")):
-                raise ValueError(f"its pixels are of mode {file.mode}, and only 8 bits a channel are read")
+                raise ValueError(f"its mode is {file.mode}, but only 8 bits per channel are supported")
             gray = channels == 1 or (channels is None and file.mode in ("L", "LA", "1"))
             values = np.asarray(fit(file.convert("L" if gray else "RGB")))
     except (OSError, UnidentifiedImageError, Image.DecompressionBombError, SyntaxError, ValueError) as error:
-        fix = "replace it, or, to ars-engine, pass --on-error skip"
+        fix = "replace it, or use --on-error skip with ars-engine"
         raise DataError(path, f"it cannot be used ({error})", fix) from error
     return to_pixels(values[np.newaxis] if values.ndim == 2 else values.transpose(2, 0, 1), path)
 
@@ -132,7 +133,7 @@ def _fit(image: Image.Image, size: ImageSize) -> Image.Image:
         image = image.resize((width, height), Image.Resampling.BILINEAR)
     if size.crop:
         if min(image.size) < size.crop:
-            raise ValueError(f"its {image.width} x {image.height} pixels are fewer than the crop of {size.crop}")
+            raise ValueError(f"its {image.width} x {image.height} pixels are smaller than the crop of {size.crop}")
         left, top = (image.width - size.crop) // 2, (image.height - size.crop) // 2
         image = image.crop((left, top, left + size.crop, top + size.crop))
     return image

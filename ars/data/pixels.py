@@ -1,4 +1,4 @@
-"""From stored values to pixel units, and the hash of a file."""
+"""Convert stored values to pixel units, and hash files."""
 
 import hashlib
 from pathlib import Path
@@ -12,22 +12,22 @@ __all__ = ["file_sha256", "to_pixels"]
 
 
 def to_pixels(values: NDArray[np.generic], path: Path | str) -> NDArray[np.float32]:
-    """Integers in 0..255 become numbers in [0, 1]; floats stay what they are. `path` is for the message."""
+    """Map integers in 0..255 to [0, 1]; floats are kept as they are. Errors name `path`."""
     if values.size == 0:
-        raise DataError(path, f"it has no pixels, in the shape {values.shape}", "give images")
+        raise DataError(path, f"its shape {values.shape} has no pixels", "use images")
     if values.dtype == np.uint8:
         return values.astype(np.float32) / np.float32(255)
     if np.issubdtype(values.dtype, np.integer):
         low, high = int(values.min()), int(values.max())
         if low < 0 or high > 255:
-            raise DataError(path, f"it has integer pixels from {low} to {high}", "integers must lie in 0..255")
+            raise DataError(path, f"it has integer pixels from {low} to {high}", "integers must be in 0..255")
         return values.astype(np.float32) / np.float32(255)
     if not np.issubdtype(values.dtype, np.floating):
         raise DataError(path, f"its pixels are of type {values.dtype}", "store integers in 0..255 or floats")
     with np.errstate(over="ignore"):
         pixels = values.astype(np.float32)
     if not np.isfinite(pixels).all():
-        raise DataError(path, "it has pixels that are not finite", "clean the data")
+        raise DataError(path, "it has pixels that are not finite", "remove them from the data")
     return pixels
 
 

@@ -1,4 +1,4 @@
-"""Training and test data by one name."""
+"""Open training and test data by one name."""
 
 import difflib
 from pathlib import Path
@@ -14,7 +14,7 @@ __all__ = ["Part", "open_splits"]
 
 
 class Part:
-    """Some of the examples of a data set, numbered anew."""
+    """Some of the examples of a data set, renumbered from 0."""
 
     def __init__(self, whole: Dataset, ids: list[int]) -> None:
         self.name, self.classes = whole.name, whole.classes
@@ -31,13 +31,13 @@ class Part:
 
 
 def open_splits(spec: str, size: ImageSize) -> tuple[Dataset, Dataset]:
-    """The training and the test data of:
+    """The training and the test data of one of:
 
     - fashion-mnist;
     - CIFAR-10's folder of binary batches;
-    - a folder with the folders train and test (or val), each with a folder of images for each class;
-    - a folder with train.npz and one other .npz, which is the test data (examples/fashion-mnist is one);
-    - anything else that open_data reads: every tenth example is for the test.
+    - a folder with the folders train and test (or val), each of which has a folder of images for each class;
+    - a folder with train.npz and one other .npz file, the test data (for example examples/fashion-mnist);
+    - anything else that open_data reads: every tenth example becomes test data.
     """
     path = Path(spec)
     if spec != "fashion-mnist" and not path.exists():
@@ -60,7 +60,7 @@ def open_splits(spec: str, size: ImageSize) -> tuple[Dataset, Dataset]:
     whole = open_data(spec, size)
     if len(whole) < 10:
         raise DataError(
-            whole.name, f"it has {len(whole)} examples, too few to keep every tenth for the test", "add more"
+            whole.name, f"its {len(whole)} examples are too few to use every tenth as test data", "add more"
         )
     ids = range(len(whole))
     return Part(whole, [i for i in ids if i % 10 != 9]), Part(whole, [i for i in ids if i % 10 == 9])
@@ -69,6 +69,6 @@ def open_splits(spec: str, size: ImageSize) -> tuple[Dataset, Dataset]:
 def _test_arrays(folder: Path) -> Npz:
     others = sorted(file for file in folder.glob("*.npz") if file.name != "train.npz")
     if len(others) != 1:
-        problem = f"beside train.npz it has {len(others)} other .npz files"
-        raise DataError(folder, problem, "have one there, which is the test data")
+        problem = f"it has {len(others)} .npz files besides train.npz"
+        raise DataError(folder, problem, "keep exactly one, the test data")
     return Npz(others[0])

@@ -11,7 +11,7 @@ from ars.bench.run.environment import describe_machine
 from ars.bench.run.model import BenchModel, open_bench_model
 from ars.bench.run.result import LOOP, BenchResult, Measurement
 from ars.bench.timing import interleave
-from ars.data import ImageSize, open_data
+from ars.data import ImageSize, image_channels, open_data
 from ars.engine.backends import list_backends
 from ars.engine.devices import choose_devices, open_devices
 from ars.engine.noise_maps import Isotropic
@@ -101,8 +101,7 @@ def _inputs(model: BenchModel, data: str | None, number: int) -> tuple[np.typing
     opened.close()
     if data is None:
         return (np.random.default_rng(0).random(tuple(side or 1 for side in shape), dtype=np.float32),)
-    channels = shape[0] if len(shape) == 3 and shape[0] in (1, 3) else None
-    source = open_data(data, ImageSize(channels=channels))
+    source = open_data(data, ImageSize(channels=image_channels(shape)))
     number = min(number, len(source))
     return tuple(source[rank * len(source) // number].x for rank in range(number))
 

@@ -40,7 +40,7 @@ class Torch(CpuRunner):
     def open(self, model: HashedModel) -> tuple[Sequence[Port], Sequence[Port]]:
         settings, trained, rest = load_model(self.path, model.content)
         if rest["state"] is not None:
-            raise ModelError(self.path, "its training is not done", "resume it with `ars-train --resume`")
+            raise ModelError(self.path, "its training has not finished", "resume it with `ars-train --resume`")
         self._classifier = trained.classifier
         self.own_generator = _Maps(trained.noise, self.sha256)
         noise = NoiseSettings(settings.family, settings.kind, settings.bounds.sigma0)

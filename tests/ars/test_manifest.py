@@ -77,21 +77,21 @@ def test_a_changed_or_lost_generator_is_refused_with_the_classifier(model):
     with pytest.raises(ModelError, match=r"model.noise.onnx: it is not the file that the manifest was written for"):
         manifest.file("noise", path.parent)
     path.with_name("model.noise.onnx").unlink()
-    with pytest.raises(ModelError, match="it is not there"):
+    with pytest.raises(ModelError, match="it does not exist"):
         manifest.file("noise", path.parent)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format": 99}, "its format is 99, and this version reads 1"),
+        ({"format": 99}, "its format is 99, but this version reads 1"),
         ({"noise": {"family": "gausian", "kind": "input", "sigma0": 1}}, "unknown noise family 'gausian'"),
         ({"noise": {"family": "gaussian", "kind": "odd", "sigma0": 1}}, "unknown noise kind 'odd'"),
         ({"files": []}, "it does not list model.onnx"),
         ({"shape": None}, "it is not a manifest"),
         ({"range": [0]}, "it is not a manifest"),
         ({"files": [{"role": "odd", "path": "model.onnx", "sha256": ""}]}, "role 'odd' of model.onnx"),
-        ({"files": [{"role": "noise", "path": "../x.onnx", "sha256": ""}]}, "which is not beside it"),
+        ({"files": [{"role": "noise", "path": "../x.onnx", "sha256": ""}]}, "which is not in the manifest's folder"),
         ({"files": [{"role": "noise", "path": "x", "sha256": "", "precision": "int4"}]}, "precision 'int4' of x"),
         ({"files": [{"role": "noise", "path": "x", "sha256": "", "build": {"flavour": "x"}}]}, "it is not a manifest"),
     ],

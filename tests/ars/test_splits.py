@@ -29,19 +29,19 @@ def test_one_file_keeps_every_tenth_example_for_the_test(tmp_path):
     assert labels(training) == [label for label in range(25) if label not in (9, 19)]
     assert training.fingerprint() != test.fingerprint()
     save(tmp_path / "few.npz", 9)
-    with pytest.raises(DataError, match=r"few\.npz: it has 9 examples"):
+    with pytest.raises(DataError, match=r"few\.npz: its 9 examples"):
         open_splits(str(tmp_path / "few.npz"), SIZE)
 
 
 def test_a_folder_with_train_npz_has_the_test_data_in_its_other_npz(tmp_path):
     save(tmp_path / "train.npz", 3)
-    with pytest.raises(DataError, match=r"beside train\.npz it has 0 other \.npz files"):
+    with pytest.raises(DataError, match=r"it has 0 .npz files besides train"):
         open_splits(str(tmp_path), SIZE)
     save(tmp_path / "images.npz", 2, start=7)
     training, test = open_splits(str(tmp_path), SIZE)
     assert (labels(training), labels(test)) == ([0, 1, 2], [7, 8])
     save(tmp_path / "more.npz", 2)
-    with pytest.raises(DataError, match=r"beside train\.npz it has 2 other \.npz files"):
+    with pytest.raises(DataError, match=r"it has 2 .npz files besides train"):
         open_splits(str(tmp_path), SIZE)
 
 
@@ -72,7 +72,7 @@ def test_sizes_are_for_image_files(tmp_path):
         np.zeros((1, 3073), np.uint8).tofile(tmp_path / "cifar" / name)
     for spec in ("fashion-mnist", str(tmp_path), str(tmp_path / "cifar"), str(tmp_path / "train.npz")):
         for size in (ImageSize(resize=8), ImageSize(crop=8)):
-            with pytest.raises(DataError, match=f"^{spec}: --resize, --crop and --classes are for image files; leave"):
+            with pytest.raises(DataError, match=f"^{spec}: --resize, --crop and --classes are for image files; omit"):
                 open_splits(spec, size)
 
 

@@ -164,7 +164,7 @@ def test_what_was_under_way_when_a_bad_input_came_is_kept():
 
 
 def test_no_inputs_and_no_readable_inputs_are_refused_before_anything_is_written():
-    refused(certify("--skip", "1000"), "no inputs are left of 40")
+    refused(certify("--skip", "1000"), "none of the 40 inputs are left")
     make_folder()
     refused(certify("--only", "4", "--on-error", "skip", data="images"), "none of the chosen inputs can be read")
     assert not Path("run.sqlite").exists()
@@ -209,7 +209,7 @@ def make_folder(broken=True):
 
 def test_an_unreadable_image_ends_the_run_and_keeps_what_was_done_or_is_skipped():
     make_folder()
-    refused(certify("--threads", "1", data="images"), str(Path("images") / "b" / "1.png"), "pass --on-error skip")
+    refused(certify("--threads", "1", data="images"), str(Path("images") / "b" / "1.png"), "use --on-error skip")
     kept = len(records())
     result = certify("--on-error", "skip", data="images")
     assert result.exit_code == 0, result.output
@@ -220,7 +220,7 @@ def test_an_unreadable_image_ends_the_run_and_keeps_what_was_done_or_is_skipped(
 
 def test_a_folder_without_images():
     Path("empty").mkdir()
-    refused(certify(data="empty"), "empty: it has no folders with PNG or JPEG images")
+    refused(certify(data="empty"), "empty: it has no folders of PNG or JPEG images")
 
 
 def test_a_store_of_another_model_or_other_settings():

@@ -159,7 +159,9 @@ def test_another_model_of_the_same_name_leaves_no_mix(folder):
     models.resnet(folder / "mine.onnx", shape=SHAPE, classes=3, seed=1)
     assert refused(*given).startswith("mine.onnx: it is not the file that the manifest was written for")
     result = run(*given, "--sigma", "0.5", "--precision", "int8", "--min-agreement", "0.5")
-    assert "mine.fp16.onnx: removed, it belonged to another model of this name, or to other noise" in result.stderr
+    assert (
+        "mine.fp16.onnx: removed, because it belonged to another model of this name, or to other noise" in result.stderr
+    )
     assert {path.name for path in folder.glob("mine*")} == {
         "mine.int8.onnx",
         "mine.json",
@@ -195,7 +197,7 @@ def test_a_file_that_computes_something_else_is_refused(folder, monkeypatch, wro
     monkeypatch.setattr(pipeline, "write_onnx", write_another)
     result = run("model.pt")
     assert result.exit_code == 1
-    assert f"Error: {wrong}: what it computes differs from torch by" in result.stderr
+    assert f"Error: {wrong}: its output differs from torch's by" in result.stderr
     assert [path.name for path in folder.iterdir()] == ["model.pt"]
 
 
@@ -222,38 +224,38 @@ def test_what_the_tools_cannot_bring_to_a_precision_is_said_of_the_users_file(fo
     monkeypatch.setattr(pipeline, "write_fp16", fail)
     for out in ([], ["-o", "out"]):
         assert refused(*given, *out, "--precision", "fp16") == (
-            "mine.onnx: it cannot be brought to fp16 (of some kind); leave fp16 out"
+            "mine.onnx: it cannot be converted to fp16 (of some kind); omit fp16"
         )
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--precision", "int4"], "precision = int4 is not valid; it is a list of fp32, fp16, int8"),
-        (["--min-agreement", "99"], "min-agreement = 99.0 is not valid; it is a share, between 0 and 1"),
+        (["--precision", "int4"], "precision = int4 is not valid; choose from fp32, fp16, int8"),
+        (["--min-agreement", "99"], "min-agreement = 99.0 is not valid; it must be between 0 and 1"),
         (["--min-batch", "8", "--opt-batch", "4"], "min-batch, opt-batch, max-batch = 8, 4, 1024 is not valid; give 1"),
         (["--tensorrt", "on", "--compute-capability", "9.0"], "compute-capability = 9.0 is not valid; tensorrt_rtx 1"),
-        (["--tensorrt", "off", "--workspace", "64"], "--workspace is for an engine, and with --tensorrt off none is"),
+        (["--tensorrt", "off", "--workspace", "64"], "--workspace is for an engine, but --tensorrt off builds none"),
         (
             ["--compute-capability", "8.6"],
-            "--compute-capability is for an engine, and with --tensorrt auto none is bui",
+            "--compute-capability is for an engine, but --tensorrt auto builds none",
         ),
         (
             ["--max-batch", "1024"],
-            "--max-batch is for an engine, and with --tensorrt auto none is built here; leave it",
+            "--max-batch is for an engine, but --tensorrt auto builds none here; omit it",
         ),
-        (["--crop", "12"], "crop = 12 is not valid; it is for the images of --calibration; leave it out"),
+        (["--crop", "12"], "crop = 12 is not valid; it applies to the images of --calibration; omit it"),
         (["--calibration", "none.npz"], "none.npz: there is no such file or folder"),
         (
             ["--calibration", "wide.npz"],
-            "wide.npz: it has inputs of 1 x 12 x 13, and the model takes 1 x 12 x 12; cali",
+            "wide.npz: its inputs are 1 x 12 x 13, but the model takes 1 x 12 x 12; cali",
         ),
         (["--calibration", "few.npz"], "few.npz: it has 8 inputs; --calibration needs at least 32"),
         (
             ["--calibration", "odd.npz"],
-            "odd.npz: it has the class 7, and the model's are 0 to 2; calibrate on the mode",
+            "odd.npz: it has the label 7, but the model's classes are 0 to 2; calibrate on the",
         ),
-        (["-o", "few.npz/out"], "few.npz/out: it cannot be written (Not a directory); choose another --output"),
+        (["-o", "few.npz/out"], "few.npz/out: it cannot be written to (Not a directory); choose another --output"),
     ],
 )
 def test_bad_input_is_refused_before_the_work(folder, monkeypatch, arguments, message):
@@ -282,7 +284,9 @@ def test_what_was_made_for_another_sigma_does_not_stay(folder):
     given = ["mine.onnx", "--calibration", "data.npz", "--min-agreement", "0"]
     assert run(*given, "--sigma", "0.25", "--precision", "fp16").exit_code == 0
     result = run(*given, "--sigma", "1")
-    assert "mine.fp16.onnx: removed, it belonged to another model of this name, or to other noise" in result.stderr
+    assert (
+        "mine.fp16.onnx: removed, because it belonged to another model of this name, or to other noise" in result.stderr
+    )
     assert [file.path for file in manifest_beside(folder / "mine.onnx").files] == ["mine.onnx", "mine.noise.onnx"]
 
 
@@ -301,7 +305,7 @@ def test_images_of_many_sizes_are_brought_to_the_models(folder):
         image = Image.new("RGB", (14 + number, 20), (number, 0, 0))
         image.save(folder / "images" / CLASSES[number % 3] / f"{number}.png")
     message = refused("model.pt", "--calibration", "images")
-    assert message.endswith("calibrate on inputs of the model's shape, images with --resize and --crop")
+    assert message.endswith("calibrate on inputs of the model's shape; --resize and --crop fit images to it")
     result = run("model.pt", "--calibration", "images", "--resize", "12", "--crop", "12")
     assert result.exit_code == 0, result.output
 

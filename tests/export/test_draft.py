@@ -144,7 +144,7 @@ def test_an_error_names_no_file_of_the_folder_that_is_gone(tmp_path):
 @pytest.mark.parametrize("named", [False, True])
 def test_a_full_disk_is_said_of_the_folder(tmp_path, named):
     message = (
-        rf"^{tmp_path}: its files cannot be written \(No space left on device\); make room there, or choose another"
+        rf"^{tmp_path}: its files cannot be written \(No space left on device\); free some space, or choose another"
     )
     with pytest.raises(RunError, match=message), Draft(tmp_path, "m.json") as draft:
         raise OSError(28, "No space left on device", *([str(draft.path("m.onnx"))] if named else []))
@@ -174,7 +174,7 @@ except KeyboardInterrupt:
 def test_a_folder_that_cannot_be_written_is_found_at_once(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(
-        ModelError, match=r"file/out: it cannot be written \(Not a directory\); choose another --output"
+        ModelError, match=r"file/out: it cannot be written to \(Not a directory\); choose another --output"
     ):
         Draft(tmp_path / "file" / "out", "m.json").__enter__()
 

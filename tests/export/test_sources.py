@@ -57,9 +57,9 @@ def test_an_architecture_with_its_weights(folder, body):
 def test_a_torchscript_file(folder, body):
     with warnings.catch_warnings(action="ignore"):  # TorchScript is deprecated
         torch.jit.save(torch.jit.script(body), "script.pt")
-    assert refused("script.pt", *OWN) == "script.pt: it does not say what it takes; give --shape, like 3,32,32"
+    assert refused("script.pt", *OWN) == "script.pt: it does not state its input shape; give --shape, like 3,32,32"
     message = refused("script.pt", "--shape", "3,12,12", *OWN)
-    assert message.startswith("script.pt: it does not take a batch of inputs of 3, 12, 12 (")
+    assert message.startswith("script.pt: it does not take a batch of inputs of shape 3, 12, 12 (")
     assert message.endswith("but got 3 channels instead); give the --shape that it takes")
     result = run("script.pt", "--shape", "1,12,12", *OWN)
     assert result.exit_code == 0, result.output
@@ -77,7 +77,7 @@ class WithFeatures(nn.Module):
 
 
 def test_a_program_that_gives_more_than_logits_is_refused(body):
-    message = "it gives a tuple; it must give logits alone, batch x classes"
+    message = "it returns a tuple; it must return only the logits, batch x classes"
     with warnings.catch_warnings(action="ignore"):
         torch.jit.save(torch.jit.trace(WithFeatures(body), torch.zeros(2, *SHAPE)), "script.pt")
     assert refused("script.pt", "--shape", "1,12,12", *OWN) == f"script.pt: {message}"
@@ -102,7 +102,7 @@ def test_a_torch_export_file_for_images_of_any_size_is_taken_in_the_size_that_is
     body = nn.Sequential(*parts).eval()
     torch.export.save(torch.export.export(body, (torch.zeros(2, 1, 9, 10),), dynamic_shapes=dynamic), "any.pt2")
     assert refused("any.pt2", "--shape", "3,12,12", *OWN) == (
-        "any.pt2: it takes inputs of (1, any, any); --shape says (3, 12, 12)"
+        "any.pt2: it takes inputs of shape (1, any, any), but --shape is (3, 12, 12); give the shape that it takes"
     )
     result = run("any.pt2", "--shape", "1,12,12", *OWN)
     assert result.exit_code == 0, result.output
@@ -116,9 +116,9 @@ def test_what_is_wrong_with_a_file_is_said_before_options_that_are_not_for_it(fo
     torch.save(nn.Linear(2, 2), "code.pt")
     torch.save(body.state_dict(), "state.pt")
     for name, message in {
-        "cut.pt": "cut.pt: it is not a PyTorch file",
-        "code.pt": "code.pt: it holds code or objects, which are not loaded",
-        "state.pt": "state.pt: it is not a model of ars-train; give weights to ars-train with --init, or to ars-export",
+        "cut.pt": "cut.pt: it is not a whole PyTorch file",
+        "code.pt": "code.pt: it is not a whole PyTorch file of tensors and plain data",
+        "state.pt": "state.pt: it was not written by ars-train; give weights to ars-train with --init, or to",
     }.items():
         assert refused(name, "--shape", "1,12,12", *OWN).startswith(message)
 
@@ -127,7 +127,7 @@ def test_a_torch_export_file_and_normalisation(folder, body):
     dynamic = ({0: torch.export.Dim("n")},)
     torch.export.save(torch.export.export(body, (torch.zeros(2, *SHAPE),), dynamic_shapes=dynamic), "program.pt2")
     assert refused("program.pt2", "--shape", "1,8,8", *OWN) == (
-        "program.pt2: it takes inputs of (1, 12, 12); --shape says (1, 8, 8)"
+        "program.pt2: it takes inputs of shape (1, 12, 12), but --shape is (1, 8, 8); give the shape that it takes"
     )
     result = run("program.pt2", "--classes", "3", "--pixel-mean", "0.5", *OWN)
     assert result.exit_code == 0, result.output
@@ -151,7 +151,7 @@ def test_an_onnx_file_is_kept_as_it_is_and_gets_the_rest(folder):
     assert run(*again).stdout.splitlines() == ["copy/mine.onnx", "copy/mine.noise.onnx", "copy/mine.json"]
     assert manifest_beside(folder / "copy" / "mine.onnx").noise == manifest.noise
     assert refused(*again, "--family", "laplace") == (
-        "mine.onnx: --family is not for it: it says so itself; leave --family out"
+        "mine.onnx: --family does not apply, because the file itself determines it; omit --family"
     )
 
 
@@ -159,7 +159,7 @@ def test_an_int8_file_is_labelled_by_what_is_in_it(folder):
     models.resnet(folder / "fp32.onnx", shape=SHAPE, classes=3)
     x = np.random.default_rng(0).random((8, *SHAPE), dtype=np.float32)
     write_int8(folder / "fp32.onnx", folder / "small.int8.onnx", [x], folder / "fp32.onnx")
-    fix = "it is int8 already, and fp32 is made of fp32; give the fp32 model, or --precision int8"
+    fix = "it is int8 already, but fp32 is made from fp32; use the fp32 model, or --precision int8"
     assert refused("small.int8.onnx", "--precision", "fp32", *OWN) == f"small.int8.onnx: {fix}"
     assert run("small.int8.onnx", *OWN).exit_code == 0
     assert manifest_beside(folder / "small.int8.onnx").entry("small.int8.onnx").precision == "int8"
@@ -170,7 +170,7 @@ def test_int8_of_an_old_opset_is_refused_before_the_work(folder):
     model.opset_import[0].version = 11
     onnx.save(model, "mine.onnx")
     assert refused("mine.onnx", "--precision", "int8", *OWN) == (
-        "mine.onnx: its opset is 11, and int8 needs 13; export it again with a newer one, or leave int8 out"
+        "mine.onnx: its opset is 11, but int8 needs 13; export it again with a newer opset, or omit int8"
     )
     assert run("mine.onnx", "--precision", "fp16", *OWN).exit_code == 0
 
@@ -182,14 +182,16 @@ def test_onnx_files_that_are_no_classifiers_are_refused(folder):
     models.generator(folder / "g.noise.onnx")
     assert refused("g.noise.onnx", *OWN).startswith("g.noise.onnx: its first output has the shape")
     models.linear(folder / "mine.onnx", SHAPE)
-    assert refused("mine.onnx", "--shape", "1,2,2", *OWN).startswith("mine.onnx: --shape is not for it")
-    assert refused("mine.onnx", "--classes", "4", *OWN) == "mine.onnx: it has 3 classes; --classes names 4"
+    assert refused("mine.onnx", "--shape", "1,2,2", *OWN).startswith("mine.onnx: --shape does not apply")
+    assert refused("mine.onnx", "--classes", "4", *OWN) == (
+        "mine.onnx: it has 3 classes, but --classes names 4; name each class"
+    )
     assert refused("mine.onnx", "--calibration", "data.npz") == (
         "sigma = None is not valid; a model of your own needs --sigma, the scale of its noise"
     )
     assert refused("mine.onnx", "--sigma", "0.5", "--tensorrt", "off") == (
-        "mine.onnx: it carries 0 examples, and an export is compared on at least 32; "
-        "give --calibration, data of its own kind"
+        "mine.onnx: it has 0 examples, but the comparison needs at least 32; "
+        "give the model's own kind of data with --calibration"
     )
     assert refused("mine.onnx", "--sigma", "-1") == "sigma = -1.0 is not valid; it must be positive and finite"
 
@@ -198,9 +200,9 @@ def test_onnx_files_that_are_no_classifiers_are_refused(folder):
     ("arguments", "message"),
     [
         ([], "model = None is not valid; give a file, or --arch and --weights"),
-        (["--arch", "cnn"], "arch = cnn is not valid; it goes with --weights, --shape and --classes"),
-        (["x.pt", "--weights", "w.pth"], "weights = w.pth is not valid; they go with --arch"),
-        (["x.pt", "--arch", "cnn"], "arch = cnn is not valid; it goes with --weights, not with the file x.pt"),
+        (["--arch", "cnn"], "arch = cnn is not valid; it needs --weights, --shape and --classes"),
+        (["x.pt", "--weights", "w.pth"], "weights = w.pth is not valid; they need --arch"),
+        (["x.pt", "--arch", "cnn"], "arch = cnn is not valid; it needs --weights instead of the file x.pt"),
     ],
 )
 def test_half_of_an_architecture_is_refused(arguments, message):
@@ -212,10 +214,10 @@ def test_half_of_an_architecture_is_refused(arguments, message):
     [
         ({"--arch": "cnnn"}, "unknown architecture 'cnnn'; did you mean 'cnn'?"),
         ({"--classes": "1"}, "classes = 1 is not valid; a classifier has at least two"),
-        ({"--classes": "4"}, "weights.pth: its tensor '9.weight' is (3, 128), and in the architecture it is (4, 128)"),
-        ({"--pixel-mean": "0.5,0.5"}, "pixel-mean = 0.5,0.5 is not valid; give a number for each of 1 channels"),
+        ({"--classes": "4"}, "weights.pth: its tensor '9.weight' is (3, 128), but the architecture has (4, 128)"),
+        ({"--pixel-mean": "0.5,0.5"}, "pixel-mean = 0.5,0.5 is not valid; give one number for each of the 1 channels"),
         ({"--classes": "\u00b2"}, "classes = 1 is not valid; a classifier has at least two"),
-        ({"--classes": "99999999999"}, "classes = 99999999999 is not valid; no classifier has so many"),
+        ({"--classes": "99999999999"}, "classes = 99999999999 is not valid; that is too many"),
         ({"--arch": "resnet\u00b2"}, "unknown architecture 'resnet\u00b2'; did you mean 'resnet"),
         ({"--pixel-mean": "nan"}, "pixel-mean = nan is not valid; each must be finite"),
         ({"--pixel-deviation": "0"}, "pixel-deviation = 0.0 is not valid; each must be positive and finite"),
@@ -262,15 +264,15 @@ def test_an_operator_that_onnx_lacks_is_named_with_its_module(folder, capfd):
     message = written(folder, nn.Sequential(nn.Flatten(), nn.Sequential(nn.Linear(16, 3), Bessel())))
     assert message == (
         "model.pt: its operator prims.bessel_j0, in the module '1.1', has no counterpart in ONNX; "
-        "replace it in the model by operators that have one"
+        "replace it in the model with operators that have one"
     )
     assert capfd.readouterr() == ("", "")
 
 
 def test_control_flow_that_depends_on_the_input_is_shown(folder, capfd):
     message = written(folder, nn.Sequential(nn.Flatten(), Branch()))
-    assert message.startswith("model.pt: what its forward pass does depends on values of the input (test_sources.py:")
-    fix = "write that `if` or loop with torch.where or torch.cond, so that every input takes the same way"
+    assert message.startswith("model.pt: its control flow depends on the values of its input (test_sources.py:")
+    fix = "rewrite that `if` or loop with torch.where or torch.cond"
     assert message.endswith(f"if x.sum() > 0:); {fix}")
     assert capfd.readouterr() == ("", "")
 
@@ -291,15 +293,17 @@ def test_a_file_that_is_of_no_kind_is_refused(folder):
     write_model(folder / "few.pt", examples=8)
     for name, message in {
         "none.pt": "none.pt: there is no such file",
-        "text.pt": "text.pt: it is not a PyTorch file",
-        "other.pt": "other.pt: it is not a model of ars-train",
-        "newer.pt": "newer.pt: its format is 99, and this version reads 1; update ARS",
-        "code.pt": "code.pt: it holds code or objects, which are not loaded",
-        "half.pt": "half.pt: its training is not done; go on with `ars-train --resume`",
-        "few.pt": "few.pt: it carries 8 examples, and an export is compared on at least 32; give --calibration",
+        "text.pt": "text.pt: it is not a whole PyTorch file",
+        "other.pt": "other.pt: it was not written by ars-train",
+        "newer.pt": "newer.pt: its format is 99, but this version reads 1; update ARS",
+        "code.pt": "code.pt: it is not a whole PyTorch file of tensors and plain data",
+        "half.pt": "half.pt: its training has not finished; resume it with `ars-train --resume`",
+        "few.pt": "few.pt: it has 8 examples, but the comparison needs at least 32; give the model's own kind of data",
     }.items():
         assert refused(name).startswith(message)
-    assert refused("good.pt", "--sigma", "1").startswith("good.pt: --sigma is not for it: it says so itself")
+    assert refused("good.pt", "--sigma", "1").startswith(
+        "good.pt: --sigma does not apply, because the file itself determines it"
+    )
     assert not list(folder.glob("*.onnx"))
 
 

@@ -124,7 +124,7 @@ def test_a_folder_trains_from_disk_and_the_seed_repeats_it(folder, monkeypatch):
         assert result.exit_code == 0, result.output
     assert same(weights("a.pt"), weights("b.pt"))
     (folder / "train" / "red" / "new.png").write_bytes((folder / "train" / "red" / "0.png").read_bytes())
-    refused(train(*given, "--resume", epochs=1, kind="isotropic", out="a.pt"), "it was begun with other data")
+    refused(train(*given, "--resume", epochs=1, kind="isotropic", out="a.pt"), "it was started with other data")
 
 
 def test_images_in_memory_are_augmented_and_shared_out():

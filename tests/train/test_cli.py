@@ -95,7 +95,7 @@ def test_an_interrupted_run_keeps_its_checkpoint_and_says_how_to_go_on(monkeypat
         interrupt(patch, step=20)
         result = train(epochs=3)
     assert (result.exit_code, result.stdout) == (130, "")
-    assert result.stderr.endswith("Stopped: model.pt holds epoch 2; go on from there with --resume.\n")
+    assert result.stderr.endswith("Stopped: model.pt holds epoch 2; use --resume to continue from there.\n")
     # What was written after the checkpoint is done again, and a resume has the threads that the run was begun with.
     with Path("model.metrics.jsonl").open("a") as file:
         file.write('{"epoch": 3}\n{"epo')
@@ -124,7 +124,9 @@ def test_an_unfinished_run_is_overwritten_only_with_a_word(monkeypatch):
     with monkeypatch.context() as patch:
         interrupt(patch, step=20)
         assert "overwritten" not in train(epochs=3).stderr
-    word = "model.pt: its unfinished run, which has done epoch 2, will be overwritten after the first epoch; --resume"
+    word = (
+        "model.pt: its unfinished run, stopped after epoch 2, will be overwritten after the first epoch; use --resume"
+    )
     assert train(epochs=1).stderr.startswith(word)
     assert "overwritten" not in train(epochs=1).stderr
 

@@ -35,10 +35,10 @@ def test_numbers_that_make_no_sense():
     refused(train("--sigma", "0"), "sigma = 0.0 is not valid")
     refused(train("--sigma", "-1"), "sigma = -1.0 is not valid")
     refused(train("--sigma", "1e39"), "sigma = 1e+39 is not valid; it must be positive and finite, as a float32")
-    refused(train("--scale-floor", "1.5"), "scale-floor = 1.5 is not valid; it is at most 1")
-    refused(train("--scale-ceiling", "1"), "scale-ceiling = 1.0 is not valid; it is above 1")
-    refused(train("--sigma", "1e38"), "scale-ceiling = 4.0 is not valid; it is above 1, and times sigma a finite")
-    refused(train("--batch", "5000"), "batch = 5000 is not valid; there are only 360 images")
+    refused(train("--scale-floor", "1.5"), "scale-floor = 1.5 is not valid; it must be at most 1")
+    refused(train("--scale-ceiling", "1"), "scale-ceiling = 1.0 is not valid; it must exceed 1")
+    refused(train("--sigma", "1e38"), "scale-ceiling = 4.0 is not valid; it must exceed 1, and times sigma be a finite")
+    refused(train("--batch", "5000"), "batch = 5000 is not valid; there are only 360 training images")
     refused(train("--lr", "0"), "lr = 0.0 is not valid")
     refused(train("--weights", "1", "-1", "0"), "weights = (1.0, -1.0, 0.0) is not valid")
     refused(train(epochs=0), "epochs = 0 is not valid")
@@ -50,22 +50,25 @@ def save(name, labels, x=None):
 
 def test_labels_that_cannot_train():
     save("one.npz", [0] * 20)
-    refused(train("--dataset", "one.npz"), "one.npz: all of its images are of one class")
+    refused(train("--dataset", "one.npz"), "one.npz: all of its images belong to one class")
     np.savez("none.npz", x=np.zeros((20, 1, 12, 12)))
     refused(train("--dataset", "none.npz"), "none.npz: it has no labels")
     save("negative.npz", [0, 1, -1, 1] * 5)
     refused(train("--dataset", "negative.npz"), "negative.npz: it has the label -1", "number the classes from 0")
     save("large.npz", [0, 1, 10**12, 1] * 5)
-    refused(train("--dataset", "large.npz"), "large.npz: it has the label 1000000000000 among 18 images")
+    refused(train("--dataset", "large.npz"), "large.npz: it has the label 1000000000000, but only 18 images")
     Path("folder").mkdir()
     save("folder/train.npz", [0, 1] * 20)
-    refused(train("--dataset", "folder"), "folder: beside train.npz it has 0 other .npz files")
+    refused(train("--dataset", "folder"), "folder: it has 0 .npz files besides train.npz")
     save("folder/test.npz", [0, 1, 2] * 5)
-    refused(train("--dataset", "folder"), "test.npz: it has the label 2, and the classes to train on")
+    refused(train("--dataset", "folder"), "test.npz: it has the label 2, but the training classes")
     save("folder/test.npz", [0, 1] * 5, np.zeros((10, 1, 8, 8)))
-    refused(train("--dataset", "folder"), "test.npz: its images are (1, 8, 8), and those to train on are (1, 12, 12)")
+    refused(
+        train("--dataset", "folder"),
+        "test.npz: its images have the shape (1, 8, 8), but the training images have (1, 12, 12)",
+    )
     save("few.npz", [0, 1, 0])
-    refused(train("--dataset", "few.npz"), "few.npz: it has 3 examples")
+    refused(train("--dataset", "few.npz"), "few.npz: its 3 examples")
 
 
 def folder(path, side=12, mode="L"):
@@ -76,18 +79,18 @@ def folder(path, side=12, mode="L"):
 
 def test_image_folders_that_cannot_train():
     folder(Path("images", "a"))
-    refused(train("--dataset", "images"), "images: all of its images are of one class")
+    refused(train("--dataset", "images"), "images: all of its images belong to one class")
     folder(Path("images", "b"), side=13)
     refused(train("--dataset", "images"), "images: it has images of (1, 12, 12) and of (1, 13, 13)", "--resize")
     assert train("--dataset", "images", "--resize", "12", "--batch", "10", epochs=1).exit_code == 0
     folder(Path("mixed", "a"))
     folder(Path("mixed", "b"), mode="RGB")
-    refused(train("--dataset", "mixed"), "mixed: it has images of (1, 12, 12) and of (3, 12, 12): gray ones")
+    refused(train("--dataset", "mixed"), "mixed: it has images of (1, 12, 12) and of (3, 12, 12): some are gray")
     for split, name in (("train", "a"), ("train", "b"), ("test", "a"), ("test", "c")):
         folder(Path("splits", split, name))
-    refused(train("--dataset", "splits"), "test: only one of it and train has the class 'b'")
-    refused(train("--dataset", "images", "--random-crop", "8"), "random-crop = 8 is not valid; it is for image files")
-    refused(train("--random-crop", "8"), "random-crop = 8 is not valid; it is for image files")
+    refused(train("--dataset", "splits"), "test: only one of test and train has the class 'b'")
+    refused(train("--dataset", "images", "--random-crop", "8"), "random-crop = 8 is not valid; it needs image files")
+    refused(train("--random-crop", "8"), "random-crop = 8 is not valid; it needs image files")
     refused(train("--random-crop", "8", "--shift", "1"), "shift = 1 is not valid")
     refused(train("--random-crop", "8", "--crop", "9"), "crop = 9 is not valid")
     refused(train("--random-crop", "8", "--resize", "7"), "resize = 7 is not valid")
@@ -95,7 +98,10 @@ def test_image_folders_that_cannot_train():
 
 def test_inputs_that_are_no_images():
     save("flat.npz", [0, 1] * 20, np.zeros((40, 16)))
-    refused(train("--dataset", "flat.npz"), "flat.npz: its inputs have the shape (16,); an image has channels x height")
+    refused(
+        train("--dataset", "flat.npz"),
+        "flat.npz: its inputs have the shape (16,); images must have the shape channels x height",
+    )
 
 
 class Harmful:
@@ -107,8 +113,8 @@ def test_a_pickle_with_code_in_it_is_refused_and_nothing_runs():
     Path("bad.pt").write_bytes(pickle.dumps(Harmful()))
     torch.save(Harmful(), "worse.pt")
     for name in ("bad.pt", "worse.pt"):
-        refused(train("--init", name), f"{name}: it holds code or objects, which are not loaded")
-        refused(train("--resume", out=name), f"{name}: it holds code or objects, which are not loaded")
+        refused(train("--init", name), f"{name}: it is not a whole PyTorch file of tensors and plain data")
+        refused(train("--resume", out=name), f"{name}: it is not a whole PyTorch file of tensors and plain data")
     assert not Path("it-ran").exists()
 
 
@@ -118,26 +124,28 @@ def test_files_that_are_no_models():
     torch.save([1, 2], "list.pt")
     refused(train("--init", "list.pt"), "list.pt: it is neither a model.pt nor a state_dict")
     refused(train("--init", "none.pt"), "none.pt: there is no such file")
-    refused(train("--resume", out="none.pt"), "none.pt: there is no such file to go on with; leave --resume out")
+    refused(train("--resume", out="none.pt"), "none.pt: there is no such file to resume; omit --resume")
     refused(train(out="nowhere/model.pt"), str(Path("nowhere", "model.pt")), "its folder does not exist")
 
 
 def test_a_checkpoint_of_another_architecture_names_the_first_tensor_that_does_not_fit():
     train(epochs=1, out="cnn.pt")
-    message = "cnn.pt: its tensor '1.0.0.weight' is missing, and in the architecture it is (16, 1, 3, 3)"
+    message = "cnn.pt: its tensor '1.0.0.weight' is missing, but the architecture has (16, 1, 3, 3)"
     refused(train("--arch", "resnet20", "--init", "cnn.pt"), message)
 
 
 def test_a_resume_with_other_settings_or_other_data_or_of_a_finished_run_is_refused():
     train(epochs=1)
     before = Path("model.pt").read_bytes()
-    refused(train("--resume", epochs=1), "model.pt: its training is done")
-    refused(train("--resume", "--lr", "0.5", epochs=1), "it was begun with learning_rate = 0.001, and this run has 0.5")
-    refused(train("--resume", epochs=1, kind="dataset"), "it was begun with kind = input, and this run has dataset")
-    refused(train("--resume", "--max", "300", epochs=1), "model.pt: it was begun with other data")
+    refused(train("--resume", epochs=1), "model.pt: its training has finished")
+    refused(
+        train("--resume", "--lr", "0.5", epochs=1), "it was started with learning_rate = 0.001, but this run has 0.5"
+    )
+    refused(train("--resume", epochs=1, kind="dataset"), "it was started with kind = input, but this run has dataset")
+    refused(train("--resume", "--max", "300", epochs=1), "model.pt: it was started with other data")
     arrays = read_npz(Path("data.npz"), DataError)
     np.savez("data.npz", x=arrays["x"], y=1 - arrays["y"])
-    refused(train("--resume", epochs=1), "model.pt: it was begun with other data; give the same data")
+    refused(train("--resume", epochs=1), "model.pt: it was started with other data; use the same data")
     assert Path("model.pt").read_bytes() == before
 
 
@@ -148,16 +156,16 @@ def test_a_checkpoint_whose_state_is_not_whole_is_refused(monkeypatch):
     whole = content["state"]
     for part in ("epoch", "optimizer", "schedule", "scaler", "metrics"):
         torch.save(content | {"state": {key: value for key, value in whole.items() if key != part}}, "model.pt")
-        refused(train("--resume"), f"model.pt: its state has no '{part}'")
+        refused(train("--resume"), f"model.pt: its training state has no '{part}'")
     for broken in ({"optimizer": {"state": {}}}, {"metrics": [{"epoch": 1}]}, {"schedule": 5}):
         torch.save(content | {"state": whole | broken}, "model.pt")
-        refused(train("--resume"), "model.pt: its state cannot be gone on from")
+        refused(train("--resume"), "model.pt: its training state cannot be resumed")
     torch.save(content | {"state": [1]}, "model.pt")
-    refused(train("--resume"), "model.pt: its state has no 'epoch'")
+    refused(train("--resume"), "model.pt: its training state has no 'epoch'")
     torch.save(content | {"training": content["training"] | {"threads": 0}}, "model.pt")
-    refused(train("--resume"), "threads = 0 is not valid; it was not ars-train that wrote it into model.pt")
+    refused(train("--resume"), "threads = 0 is not valid; model.pt was not written by ars-train")
     torch.save(content | {"training": {"plan": {}}}, "model.pt")
-    refused(train("--resume"), "model.pt: another version of ars-train began it")
+    refused(train("--resume"), "model.pt: another version of ars-train started it")
 
 
 def test_a_loss_that_is_not_finite_ends_the_run_and_keeps_the_last_good_checkpoint():
@@ -190,7 +198,7 @@ def test_a_full_disk_keeps_the_earlier_checkpoint(monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(torch, "save", full)
-    refused(train(epochs=3), "No space left on device", "the earlier checkpoint is kept", status=1)
+    refused(train(epochs=3), "No space left on device", "the earlier checkpoint is intact", status=1)
     assert Path("model.pt").read_bytes() == before
     assert not Path("model.pt.partial").exists()
 

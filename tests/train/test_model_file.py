@@ -44,12 +44,12 @@ def test_a_model_comes_back_as_it_was_written_ready_to_run(file):
         ({"bounds": 5}, "its settings cannot be read"),
         ({"width": 3}, "its settings cannot be read"),
         ({"shape": 12}, "its settings cannot be read"),
-        ({"shape": ()}, "its examples are not inputs of its shape"),
-        ({"shape": (1, -3, 12)}, "its examples are not inputs of its shape"),
-        ({"pixel_mean": ("a",)}, "its settings make no model"),
+        ({"shape": ()}, "its examples are not labelled inputs of its shape"),
+        ({"shape": (1, -3, 12)}, "its examples are not labelled inputs of its shape"),
+        ({"pixel_mean": ("a",)}, "no model can be built from its settings"),
         ({"arch": "renset20"}, "did you mean 'resnet20'"),
         ({"arch": "resnet20"}, "its tensor '.*' is missing"),
-        ({"arch": 5}, "its settings make no model"),
+        ({"arch": 5}, "no model can be built from its settings"),
     ],
 )
 def test_settings_that_cannot_be_right_are_refused(file, changed, message):
@@ -73,7 +73,7 @@ def test_weights_that_are_not_tensors_are_refused(file):
     content = torch.load(file, weights_only=True)
     for weights in ([1, 2], {"classifier.1.0.weight": 3.0}):
         torch.save(content | {"weights": weights}, file)
-        with pytest.raises(ModelError, match="its weights are not tensors by name"):
+        with pytest.raises(ModelError, match="its weights are not a dictionary of tensors"):
             load_model(file)
 
 
@@ -83,17 +83,17 @@ X, LABELS = torch.zeros(4, *SHAPE), torch.zeros(4, dtype=torch.int64)
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"format": torch.ones(2)}, "its format is no number, and this version reads 1; update ARS"),
-        ({"format": "1"}, "its format is no number, and this version reads 1; update ARS"),
-        ({"training": [1, 2]}, "its 'training' is not plain data by name"),
-        ({"training": {"loss": torch.ones(2)}}, "its 'training' is not plain data by name"),
-        ({"examples": None}, "its examples are not inputs of its shape with their classes"),
-        ({"examples": {}}, "its examples are not inputs of its shape with their classes"),
-        ({"examples": {"x": X.double(), "labels": LABELS}}, "its examples are not inputs of its shape"),
-        ({"examples": {"x": X, "labels": LABELS[:3]}}, "its examples are not inputs of its shape"),
-        ({"examples": {"x": X, "labels": LABELS + 2}}, "its examples are not inputs of its shape"),
-        ({"examples": {"x": X[..., :5], "labels": LABELS}}, "its examples are not inputs of its shape"),
-        ({"examples": {"x": X / 0, "labels": LABELS}}, "its examples are not inputs of its shape"),
+        ({"format": torch.ones(2)}, "its format is not a number, but this version reads 1; update ARS"),
+        ({"format": "1"}, "its format is not a number, but this version reads 1; update ARS"),
+        ({"training": [1, 2]}, "its 'training' is not a dictionary of plain data"),
+        ({"training": {"loss": torch.ones(2)}}, "its 'training' is not a dictionary of plain data"),
+        ({"examples": None}, "its examples are not labelled inputs of its shape"),
+        ({"examples": {}}, "its examples are not labelled inputs of its shape"),
+        ({"examples": {"x": X.double(), "labels": LABELS}}, "its examples are not labelled inputs of its shape"),
+        ({"examples": {"x": X, "labels": LABELS[:3]}}, "its examples are not labelled inputs of its shape"),
+        ({"examples": {"x": X, "labels": LABELS + 2}}, "its examples are not labelled inputs of its shape"),
+        ({"examples": {"x": X[..., :5], "labels": LABELS}}, "its examples are not labelled inputs of its shape"),
+        ({"examples": {"x": X / 0, "labels": LABELS}}, "its examples are not labelled inputs of its shape"),
     ],
 )
 def test_parts_that_cannot_be_right_are_refused(file, changed, message):
@@ -105,7 +105,7 @@ def test_parts_that_cannot_be_right_are_refused(file, changed, message):
 @pytest.mark.parametrize("content", [b"", b"hello", b"# a text\n", b"\x80\x02", b"\x80\x02}q\x01(X"])
 def test_a_file_that_is_none_of_pytorch_is_refused_in_plain_words(file, content):
     file.write_bytes(content)
-    message = "model.pt: it is not a PyTorch file, or not a whole one; give a model.pt or a state_dict$"
+    message = "model.pt: it is not a whole PyTorch file of tensors and plain data; give a model.pt or a state_dict;"
     with pytest.raises(ModelError, match=message):
         load_model(file)
 
@@ -113,7 +113,7 @@ def test_a_file_that_is_none_of_pytorch_is_refused_in_plain_words(file, content)
 def test_a_file_cut_short_or_with_other_bytes_is_refused_or_read(file):
     whole = file.read_bytes()
     file.write_bytes(whole[:1000])
-    with pytest.raises(ModelError, match="it is not a PyTorch file"):
+    with pytest.raises(ModelError, match="it is not a whole PyTorch file"):
         load_model(file)
     random = Random(0)
     for _ in range(60):
@@ -138,10 +138,10 @@ def test_a_failure_to_write_is_said_and_nothing_else(file, monkeypatch):
     monkeypatch.setattr(torch, "save", fail)
     monkeypatch.setattr(Path, "unlink", read_only)
     for path, end in (
-        (file, "--resume: the earlier checkpoint is kept"),
+        (file, "use --resume: the earlier checkpoint is intact"),
         (file.with_name("n.pt"), "start again: noth"),
     ):
-        message = rf"{path.name}: it cannot be written \(the disk may be full\); make room, and {end}"
+        message = rf"{path.name}: it cannot be written \(the disk may be full\); free some space and {end}"
         with pytest.raises(RunError, match=message):
             write_model_file(path, settings, model, {}, Images(X, LABELS))
     assert file.read_bytes() == before

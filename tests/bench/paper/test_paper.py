@@ -201,7 +201,9 @@ def test_bad_input_is_one_sentence(folder, runs, tmp_path, monkeypatch):
     refused(paper(folder / "plain.onnx", "--data", "no.npz"), "no.npz: there is no such file")
     refused(paper(*runs, "-o", "no/paper.md"), "no/paper.md: it cannot be written")
     (tmp_path / "file").touch()
-    refused(paper(folder / "plain.onnx", "--data", folder / "data.npz", "--folder", "file"), "file: it cannot be made")
+    refused(
+        paper(folder / "plain.onnx", "--data", folder / "data.npz", "--folder", "file"), "file: it cannot be created"
+    )
     np.savez("plain.npz", x=np.zeros((3, 1, 8, 8), np.float32))
     refused(paper(folder / "plain.onnx", "--data", "plain.npz", "--n", "50", "--batch", "32"), "it has no labels")
 

@@ -240,7 +240,7 @@ def test_a_benchmark_is_a_figure_too(runs, tmp_path):
 def test_a_folder_of_figures_that_cannot_be_made_is_found_first(tmp_path):
     (tmp_path / "file").touch()
     refused(
-        report("no.sqlite", "--figures", tmp_path / "file", "-o", tmp_path / "page.html"), "file: it cannot be made"
+        report("no.sqlite", "--figures", tmp_path / "file", "-o", tmp_path / "page.html"), "file: it cannot be created"
     )
 
 
@@ -253,7 +253,7 @@ def test_a_page_never_overwrites_what_it_is_made_of(runs, tmp_path):
     for name in ("bench.json", "data.npz", "noise.onnx"):
         (tmp_path / name).write_text("precious")
     (tmp_path / "link.html").symlink_to(runs[0])
-    refused(report(runs[0], "-o", runs[0]), "it is the same file as the input", "give another one")
+    refused(report(runs[0], "-o", runs[0]), "it is the same file as the input", "choose another one")
     refused(report(runs[0], "-o", tmp_path / "link.html"), "it is the same file as the input")
     for option, name in (("--bench", "bench.json"), ("--data", "data.npz"), ("--noise", "noise.onnx")):
         refused(report(runs[0], option, tmp_path / name, "-o", tmp_path / name), "it is the same file as the input")

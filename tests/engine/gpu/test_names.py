@@ -93,14 +93,6 @@ def test_tensorrt_is_called_by_the_names_that_are_listed(project):
     assert {name.split(".")[-1] for name in listed} <= attributes | {"log", "__version__"}
 
 
-@pytest.mark.skipif(rtx is None, reason="tensorrt_rtx is not installed")
-def test_every_listed_name_that_engines_are_built_with_is_in_the_real_one():
-    from ars.export.tensorrt import API, RTX_API
-
-    for name in (*API, *RTX_API):
-        found(rtx, name)
-
-
 def test_onnxruntimes_names_are_the_real_ones_with_these_parameters():
     for name in ("InferenceSession.run_with_iobinding", "IOBinding.bind_input", "IOBinding.bind_output"):
         assert offered(found(onnxruntime, name)) == offered(found(simulated_onnxruntime, name))

@@ -88,8 +88,8 @@ def test_a_model_that_is_not_ready_is_refused(tmp_path):
     for name, message in [
         ("none.pt", "there is no such file"),
         ("text.pt", "it"),
-        ("other.pt", "it is not a model of ars-train"),
-        ("half.pt", "its training is not done; resume it with `ars-train --resume`"),
+        ("other.pt", "it was not written by ars-train"),
+        ("half.pt", "its training has not finished; resume it with `ars-train --resume`"),
     ]:
         with pytest.raises(ModelError, match=f"{name}: {message}") as refused:
             Torch(tmp_path / name)
