@@ -10,6 +10,7 @@ ArsError
 │   ├── MissingPackage    an optional package is missing; the message has the command that installs it
 │   └── UnknownName       a name is not known; the message suggests the nearest one
 └── RunError              a run failed after it had started: exit status 1
+    ├── DependentRows     a model's vote for a row depends on the rest of its batch
     ├── DeviceError       a GPU is not there, does not work, or was lost
     │   └── OutOfMemory   a GPU does not have enough memory
     └── NativeError       the native library is missing, or does not work on this processor
@@ -28,6 +29,7 @@ __all__ = [
     "ArgumentError",
     "ArsError",
     "DataError",
+    "DependentRows",
     "DeviceError",
     "FileError",
     "InputError",
@@ -101,6 +103,14 @@ class UnknownName(InputError):
 
 class RunError(ArsError):
     """A run failed after it had started."""
+
+
+class DependentRows(RunError):
+    """A model's vote for a row depends on the rest of its batch, so no certificate of it can be trusted."""
+
+    def __init__(self, found: str) -> None:
+        problem = f"the model's votes for a row depend on the other rows of its batch ({found})"
+        super().__init__(f"{problem}; export it for inference (model.eval()), and trust no certificate of this one")
 
 
 class DeviceError(RunError):

@@ -61,10 +61,13 @@ def run(
     so that their work is not lost, and then the error is raised.
     """
     scheduler = _Scheduler(lanes, sampler, jobs)
-    while scheduler.submit_batches():
-        for votes in scheduler.collect():
-            on_draws(int(votes.counts.sum()))
-            yield from scheduler.hand_out(votes)
+    try:
+        while scheduler.submit_batches():
+            for votes in scheduler.collect():
+                on_draws(int(votes.counts.sum()))
+                yield from scheduler.hand_out(votes)
+    finally:
+        scheduler.drain()
     if scheduler.failure is not None:
         raise scheduler.failure
 
@@ -129,6 +132,11 @@ class _Scheduler(Generic[Result]):
         done, self._flying = wait(self._flying, return_when=FIRST_COMPLETED)
         for future in done:
             yield future.result()
+
+    def drain(self) -> None:
+        """Cancel the batches that are queued, and wait for those that run: they use the sampler, which the caller will
+        close."""
+        wait([future for future in self._flying if not future.cancel()])
 
     def hand_out(self, votes: BatchVotes) -> Iterator[Finished[Result]]:
         """Give each input its votes, and advance the inputs that have received all that they asked for."""

@@ -10,7 +10,7 @@ from torch import nn
 
 from ars.data import ImageSize
 from ars.engine.backends import load_generator, load_runner
-from ars.engine.noise_maps import Generated
+from ars.engine.noise_maps import open_generator
 from ars.errors import ArgumentError, ArsError, InputError, MissingPackage, ModelError, RunError, one_line
 from ars.export.draft import Draft
 from ars.export.examples import FEWEST, Examples, read_examples
@@ -171,7 +171,7 @@ def _write(
 
 def _add_noise(source: Source, generator: Path, examples: Examples) -> tuple[NoisyInputs, NoisyInputs]:
     """Half of the examples for calibration and half for the comparison, alternating, with the noise maps of each."""
-    maps = Generated(generator, load_generator(generator), source.noise.kind)
+    maps = open_generator(generator, load_generator(generator), source.noise.kind, source.shape)
     pairs = [maps.at(number, x) for number, x in enumerate(examples.x)]
     mean, scale = np.stack([pair[0] for pair in pairs]), np.stack([pair[1] for pair in pairs])
     if isinstance(source.generator, nn.Module):

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from ars.engine.backends import CPU, CUDA, backend_named, list_backends
 from ars.engine.lanes import Lanes
+from ars.engine.lattice import Lattice
 from ars.engine.runners import Runner
 from ars.engine.samplers import Sampler
 from ars.errors import ArgumentError, ModelError
@@ -42,7 +43,9 @@ class Device(Protocol):
         """Lanes that have each run one batch. Raises OutOfMemory if a smaller batch may fit."""
         ...
 
-    def make_sampler(self, slots: int, dimensions: int, family: Family, seed: int) -> Sampler: ...
+    def make_sampler(
+        self, slots: int, dimensions: int, family: Family, seed: int, lattice: Lattice | None = None
+    ) -> Sampler: ...
 
     def close(self) -> None:
         """Release what the device holds. Using the device again acquires it again."""

@@ -8,6 +8,7 @@ from ars.engine.batch_size import find_best_batch
 from ars.engine.devices import CPU
 from ars.engine.lanes import Lanes
 from ars.engine.lanes.host import host_lanes
+from ars.engine.lattice import Lattice
 from ars.engine.samplers.host import HostSampler, usable_cores
 from ars.noise import GAUSSIAN, Family
 
@@ -29,10 +30,12 @@ class CpuDevice:
         return find_best_batch(lambda batch: self.make_lanes(shape, batch), sampler, shape)
 
     def make_lanes(self, shape: tuple[int, ...], batch: int) -> Lanes:
-        return host_lanes(self.runner.run, shape, batch, self.lane_count)
+        return host_lanes(self.runner.run, shape, batch, self.lane_count, self.runner.fixed_batch or 1)
 
-    def make_sampler(self, slots: int, dimensions: int, family: Family, seed: int) -> HostSampler:
-        return HostSampler(slots, dimensions, family, seed)
+    def make_sampler(
+        self, slots: int, dimensions: int, family: Family, seed: int, lattice: Lattice | None = None
+    ) -> HostSampler:
+        return HostSampler(slots, dimensions, family, seed, lattice=lattice)
 
     def close(self) -> None:
         return

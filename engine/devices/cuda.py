@@ -9,6 +9,7 @@ from ars.engine.backends import load_gpu_runner
 from ars.engine.gpu import Gpu
 from ars.engine.lanes import Lane, Lanes
 from ars.engine.lanes.cuda import CudaLane
+from ars.engine.lattice import Lattice
 from ars.engine.runners import GpuRunner
 from ars.engine.samplers.cuda import CudaSampler
 from ars.errors import ArgumentError, ModelError
@@ -66,8 +67,10 @@ class CudaDevice:
             raise
         return Lanes(made, batch)
 
-    def make_sampler(self, slots: int, dimensions: int, family: Family, seed: int) -> CudaSampler:
-        return CudaSampler(self._open()[0], slots, dimensions, family, seed)
+    def make_sampler(
+        self, slots: int, dimensions: int, family: Family, seed: int, lattice: Lattice | None = None
+    ) -> CudaSampler:
+        return CudaSampler(self._open()[0], slots, dimensions, family, seed, lattice=lattice)
 
     def close(self) -> None:
         if self._opened:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ars.engine.requests import Request
+from ars.engine.row_check import RowCheck
 from ars.engine.samplers import Sampler
 
 __all__ = ["BatchVotes", "Lane", "Lanes"]
@@ -28,13 +29,22 @@ class BatchVotes:
 
 
 class Lane(Protocol):
+    row_cost: int
+    """The rows that the model computes for a row that is alone: more than one if every batch is filled up."""
+
     def votes(self, sampler: Any, requests: Sequence[Request]) -> NDArray[np.int64]:
         """The votes of each request, for inputs in the slots of the sampler: a HostSampler for a HostLane, and so
         on."""
         ...
 
+    def last_batch(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """The noisy copies of the last batch that voted, and their logits, in the host's memory. This is for checks; it
+        may be called once after `votes`, before anything is run."""
+        ...
+
     def run(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The model's logits for rows in the host's memory. This is for checks."""
+        """The model's logits for rows in the host's memory. If a batch is filled up, it is with zeros. This is for
+        checks."""
         ...
 
     def close(self) -> None:
@@ -48,6 +58,7 @@ class Lanes:
     def __init__(self, lanes: Sequence[Lane], batch: int) -> None:
         self.batch, self.lane_count = batch, len(lanes)
         self._all = lanes
+        self._row_check: RowCheck | None = None
         self._idle: queue.SimpleQueue[Lane] = queue.SimpleQueue()
         for lane in lanes:
             self._idle.put(lane)
@@ -62,9 +73,20 @@ class Lanes:
         start = time.perf_counter()
         try:
             counts = lane.votes(sampler, requests)
+            if self._row_check is not None:
+                chosen = self._row_check.choose(sum(request.draws for request in requests))
+                if len(chosen):
+                    self._row_check.check(lane.run, *lane.last_batch(), requests, chosen)
         finally:
             self._idle.put(lane)
         return BatchVotes(requests, counts, time.perf_counter() - start)
+
+    def check_rows(self, shape: tuple[int, ...]) -> None:
+        """Check that the model treats every row of a batch as if it were alone: once now, and from now on in every
+        run. Raises DependentRows, also from a batch's future."""
+        check = RowCheck(self.batch, self._all[0].row_cost)
+        check.check_before_run(self.run, shape)
+        self._row_check = check
 
     def run(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
         """The model's logits for rows in the host's memory. This is for checks."""

@@ -1,8 +1,9 @@
 """A lane on a GPU: a CUDA stream, and buffers for a batch, its logits and its counts in the GPU's memory.
 
 The requests are copied to the GPU and the counts are copied back. Nothing else moves between host and GPU, however
-large an input is. The lane queues all steps of a batch at once and then sleeps until the counts have arrived. While the
-batch of one lane runs, the batch of the other waits on the GPU, not in Python.
+large an input is, except for the batches whose rows are run again (engine/row_check.py). The lane queues all steps of a
+batch at once and then sleeps until the counts have arrived. While the batch of one lane runs, the batch of the other
+waits on the GPU, not in Python.
 """
 
 import math
@@ -25,12 +26,13 @@ class CudaLane:
     counted."""
 
     def __init__(self, gpu: Gpu, runner: GpuRunner, shape: tuple[int, ...], batch: int) -> None:
-        self._classes, self._batch = runner.classes, batch
+        self._classes, self._batch, self.row_cost = runner.classes, batch, batch
         self._shape = (batch, *shape)
         self._image_type, self._logit_type = np.dtype(runner.image.dtype), np.dtype(runner.logits.dtype)
         self._space = space = Workspace(gpu)
         with space.filling():
-            self._images = space.memory(math.prod(self._shape) * self._image_type.itemsize)
+            self._image_words = -(-math.prod(self._shape) * self._image_type.itemsize // 4)
+            self._images = space.memory(4 * self._image_words)
             self._logits = space.memory(batch * self._classes * self._logit_type.itemsize)
             self._table = space.memory(5 * 8 * batch)
             self._counts = space.memory(4 * (self._classes + 1) * batch)
@@ -46,7 +48,7 @@ class CudaLane:
             raise ArgumentError("requests", f"{number} for {rows} rows", f"this lane has batches of {self._batch}")
         if rows == 0:
             return np.zeros((number, columns), np.int64)
-        self._host_table[:number] = table
+        self._host_table[:number], self._rows = table, rows
         space, where = self._space, (self._table, number, rows)
         with space.queueing():
             space.upload(self._table, self._host_table[:number])
@@ -58,20 +60,28 @@ class CudaLane:
             space.wait()
         return self._host_counts[:number].astype(np.int64)
 
+    def last_batch(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        copies = np.empty((self._rows, *self._shape[1:]), self._image_type)
+        logits = np.empty((self._rows, self._classes), self._logit_type)
+        with self._space.queueing():
+            self._space.download(copies, self._images)
+            self._space.download(logits, self._logits)
+            self._space.wait()
+        return copies.astype(np.float32, copy=False), logits.astype(np.float32, copy=False)
+
     def run(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
         """The logits for rows in the host's memory. This is for checks, and not fast."""
         logits = np.empty((len(batch), self._classes), np.float32)
         for first in range(0, len(batch), self._batch):
-            rows = batch[first : first + self._batch]
-            images = np.zeros(self._shape, self._image_type)
-            out = np.empty((self._batch, self._classes), self._logit_type)
-            images[: len(rows)] = rows
+            rows = np.ascontiguousarray(batch[first : first + self._batch], self._image_type)
+            out = np.empty((len(rows), self._classes), self._logit_type)
             with self._space.queueing():
-                self._space.upload(self._images, images)
+                self._space.zero(self._images, self._image_words)
+                self._space.upload(self._images, rows)
                 self._infer()
                 self._space.download(out, self._logits)
                 self._space.wait()
-            logits[first : first + len(rows)] = out[: len(rows)]
+            logits[first : first + len(rows)] = out
         return logits
 
     def close(self) -> None:

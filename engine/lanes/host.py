@@ -18,14 +18,20 @@ Infer = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 class HostLane:
     """A buffer of its own for noisy copies, and a runner that it shares with the other lanes."""
 
-    def __init__(self, infer: Infer, shape: tuple[int, ...], batch: int) -> None:
-        self._infer = infer
+    def __init__(self, infer: Infer, shape: tuple[int, ...], batch: int, row_cost: int) -> None:
+        self._infer, self.row_cost = infer, row_cost
         self._buffer = np.empty((batch, *shape), np.float32)
+        self._last: tuple[NDArray[np.float32], NDArray[np.float32]] = self._buffer[:0], np.empty((0, 0), np.float32)
 
     def votes(self, sampler: HostSampler, requests: Sequence[Request]) -> NDArray[np.int64]:
         copies = self._buffer[: sum(request.draws for request in requests)]
         sampler.fill(copies, requests)
-        return sampler.count(self._infer(copies), requests)
+        logits = self._infer(copies)
+        self._last = copies, logits
+        return sampler.count(logits, requests)
+
+    def last_batch(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        return self._last
 
     def run(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
         return self._infer(batch)
@@ -34,6 +40,7 @@ class HostLane:
         return
 
 
-def host_lanes(infer: Infer, shape: tuple[int, ...], batch: int, lane_count: int) -> Lanes:
-    """As many lanes as asked for, each of which uses one core."""
-    return Lanes([HostLane(infer, shape, batch) for _ in range(lane_count)], batch)
+def host_lanes(infer: Infer, shape: tuple[int, ...], batch: int, lane_count: int, row_cost: int = 1) -> Lanes:
+    """As many lanes as asked for, each of which uses one core. `row_cost` is the size of the model's batches, if it is
+    fixed."""
+    return Lanes([HostLane(infer, shape, batch, row_cost) for _ in range(lane_count)], batch)

@@ -15,13 +15,13 @@ from ars.distribution import VERSION
 from ars.engine.records.inputs import Inputs, check_unchanged, content_sha256, find_shape, read_inputs
 from ars.engine.records.record import Record
 from ars.engine.records.settings import Environment, Origin, RunHeader, RunSettings
-from ars.engine.records.store import Store, read_records, stored_batch
+from ars.engine.records.store import Store, read_records, stored_settings
 from ars.engine.records.summary import Summary, summarize
 from ars.engine.samplers.host import usable_instructions
 from ars.engine.smoothed import Prepared, SmoothedClassifier
 from ars.engine.statistics.plan import Plan
 from ars.engine.statistics.stopping import RADII, Grid
-from ars.errors import DataError, StoreError
+from ars.errors import DataError, DependentRows, StoreError
 
 __all__ = ["RunProgress", "RunResult", "certify_run", "environment_of", "settings_of"]
 
@@ -32,7 +32,7 @@ _END_SECONDS = 2.0
 class RunProgress:
     """What a run reports while it is under way. This class ignores it all; override what you want to know."""
 
-    def start(self, store: Path, prepared: Prepared, plan: Plan, done: int, left: int) -> None:
+    def start(self, store: Path, prepared: Prepared, plan: Plan, seed: int, done: int, left: int) -> None:
         """The store is open. Of the chosen inputs, `done` are certified in it already, and `left` are not."""
 
     def draws(self, number: int) -> None:
@@ -71,7 +71,8 @@ def certify_run(
     `data` is what `--data` takes, or Inputs, which can choose among them. `store` is by default named after model and
     data, in the current folder. Each input is committed as soon as it is certified. If the store holds certificates of
     a run with the same settings, the run is resumed. An input that cannot be read raises DataError, after the inputs
-    under way have been certified; with `skip_bad_inputs` it is left out.
+    under way have been certified; with `skip_bad_inputs` it is left out. A model whose votes for a row depend on the
+    rest of its batch raises DependentRows, and the certificates in the store are taken out of use.
     """
     inputs = data if isinstance(data, Inputs) else Inputs(str(data))
     plan, progress = plan or Plan(), progress or RunProgress()
@@ -81,8 +82,10 @@ def certify_run(
         raise StoreError(path, "it cannot be written (there is no such folder)", "choose another store")
     classes = classifier.runner.classes
     shape = find_shape(source, ids, classes, skip_bad_inputs=skip_bad_inputs)
-    # The batch size is one of the settings that decide the result, so a resumed run keeps that of its store.
-    batch = classifier.batch or stored_batch(path)
+    # A resumed run keeps the settings that were chosen for it: the batch size and the random seed.
+    stored = stored_settings(path)
+    batch = classifier.batch or (stored.batch if stored else None)
+    seed = classifier.seed if classifier.seed_given or stored is None else stored.seed
     prepared = classifier.prepare(shape, batch)
     fullness = _Fullness(prepared.batch)
 
@@ -90,11 +93,11 @@ def certify_run(
         fullness.count(number)
         progress.draws(number)
 
-    with Store(path, _describe(classifier, inputs, source, plan, prepared.batch)) as opened:
+    with Store(path, _describe(classifier, inputs, source, plan, prepared.batch, seed)) as opened:
         done = opened.done()
         check_unchanged(source, {idx: done[idx] for idx in ids if idx in done}, path)
         left = [idx for idx in ids if idx not in done]
-        progress.start(path, prepared, plan, len(ids) - len(left), len(left))
+        progress.start(path, prepared, plan, seed, len(ids) - len(left), len(left))
         read = read_inputs(source, left, classes, progress.skipped if skip_bad_inputs else None, shape)
         waiting: dict[int, tuple[int | None, str]] = {}
 
@@ -103,18 +106,22 @@ def certify_run(
                 waiting[idx] = label, content_sha256(x)
                 yield idx, x
 
-        for one in classifier.certify_many(numbered(), plan, batch=batch, on_draws=on_draws):
-            label, sha256 = waiting.pop(one.input_id)
-            record = Record(one.input_id, label, one.result, one.draws, one.seconds, sha256)
-            opened.add(record)
-            progress.certified(record)
+        try:
+            for one in classifier.certify_many(numbered(), plan, batch=batch, seed=seed, on_draws=on_draws):
+                label, sha256 = waiting.pop(one.input_id)
+                record = Record(one.input_id, label, one.result, one.draws, one.seconds, sha256)
+                opened.add(record)
+                progress.certified(record)
+        except DependentRows:
+            opened.refuse()
+            raise
     chosen = set(ids)
     radii = plan.question.radii if isinstance(plan.question, Grid) else RADII
     summary = summarize((record for record in read_records(path) if record.idx in chosen), radii)
     return RunResult(path, summary, prepared.batch, fullness.share())
 
 
-def settings_of(classifier: SmoothedClassifier, data: Dataset, plan: Plan, batch: int) -> RunSettings:
+def settings_of(classifier: SmoothedClassifier, data: Dataset, plan: Plan, batch: int, seed: int) -> RunSettings:
     """The settings of a run of this version."""
     return RunSettings(
         engine=classifier.runner.sha256,
@@ -125,8 +132,10 @@ def settings_of(classifier: SmoothedClassifier, data: Dataset, plan: Plan, batch
         noise=classifier.noise.source,
         plan=plan,
         bounds=plan.bounds_version,
-        seed=classifier.seed,
+        seed=seed,
         batch=batch,
+        noise_stream=classifier.noise_stream,
+        lattice_step=classifier.lattice.step if classifier.lattice else None,
     )
 
 
@@ -146,7 +155,9 @@ def environment_of(classifier: SmoothedClassifier) -> Environment:
     )
 
 
-def _describe(classifier: SmoothedClassifier, inputs: Inputs, data: Dataset, plan: Plan, batch: int) -> RunHeader:
+def _describe(
+    classifier: SmoothedClassifier, inputs: Inputs, data: Dataset, plan: Plan, batch: int, seed: int
+) -> RunHeader:
     origin = Origin(
         data_name=data.name,
         data_source=inputs.data,
@@ -157,7 +168,7 @@ def _describe(classifier: SmoothedClassifier, inputs: Inputs, data: Dataset, pla
         crop=inputs.crop,
     )
     names = None if data.classes is None else tuple(data.classes)
-    return RunHeader(settings_of(classifier, data, plan, batch), origin, environment_of(classifier), names)
+    return RunHeader(settings_of(classifier, data, plan, batch, seed), origin, environment_of(classifier), names)
 
 
 def _text(path: Path | None) -> str | None:

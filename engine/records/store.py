@@ -19,11 +19,14 @@ from ars.engine.records.record import Record
 from ars.engine.records.settings import Environment, Origin, RunHeader, RunSettings, differences
 from ars.errors import RunError, StoreError
 
-__all__ = ["Store", "read_header", "read_records", "stored_batch"]
+__all__ = ["Store", "read_header", "read_records", "stored_settings"]
 
-FORMAT = 2
-# Format 1 had no adaptive stopping. Its stores can be read, but their runs cannot be resumed.
-READABLE = (1, FORMAT)
+FORMAT = 3
+# Format 1 had no adaptive stopping, and formats 1 and 2 no noise stream 2. Such stores can be read, but not resumed.
+READABLE = (1, 2, FORMAT)
+
+# What `Store.refuse` calls the table of certificates. No version of ARS reads it.
+_REFUSED = "refused_certificates"
 
 _RUN = """CREATE TABLE run
     (format INTEGER NOT NULL, settings TEXT NOT NULL, environment TEXT NOT NULL, classes TEXT NOT NULL)"""
@@ -75,6 +78,13 @@ class Store:
             fix = "make room and run the same command again; what is certified is kept"
             raise RunError(f"{self.path}: input {record.idx} cannot be written ({error}); {fix}") from error
 
+    def refuse(self) -> None:
+        """Take all certificates out of use, because the model that they speak of was found to be none. They stay in the
+        file, in a table of another name, and the store cannot be read or resumed any more."""
+        if self.done():
+            with self._database:
+                self._database.execute(f"ALTER TABLE certificates RENAME TO {_REFUSED}")
+
     def close(self) -> None:
         self._database.close()
         os.close(self._lock)  # the last: closing it would drop SQLite's own locks on the file
@@ -106,14 +116,14 @@ def read_records(path: str | Path) -> Iterator[Record]:
             yield read_row(row)
 
 
-def stored_batch(path: Path) -> int | None:
-    """The batch size of the run in a store; None if there is no store, or nothing is certified in it yet."""
+def stored_settings(path: Path) -> RunSettings | None:
+    """The settings of the run in a store; None if there is no store, or nothing is certified in it yet."""
     if not path.exists():
         return None
     with closing(sqlite3.connect(path, timeout=10)) as database:
         if not _is_store(database, path) or not database.execute("SELECT 1 FROM certificates").fetchone():
             return None
-    return read_header(path).settings.batch
+    return read_header(path).settings
 
 
 def _to_json(header: RunHeader) -> tuple[str, str, str]:
@@ -161,6 +171,9 @@ def _is_store(database: sqlite3.Connection, path: Path, formats: tuple[int, ...]
         names = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if not names:
             return False
+        if {"run", _REFUSED} <= names:
+            problem = "its certificates are refused, because the model's votes depended on the rest of their batch"
+            raise StoreError(path, problem, "export the model for inference, and certify into another store")
         if not {"run", "certificates"} <= names:
             raise StoreError(path, "it is a database, but not a run store", "choose another file")
         (found,) = database.execute("SELECT format FROM run").fetchone()

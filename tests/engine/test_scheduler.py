@@ -1,6 +1,8 @@
 """Many inputs at once: the votes are those of one at a time, the batches are full, and the statistics hold."""
 
 import contextlib
+import itertools
+import time
 
 import numpy as np
 import pytest
@@ -265,3 +267,29 @@ def test_a_procedure_may_ask_again_and_again_and_gets_fresh_draws():
 def test_an_impossible_plan_is_refused(argument, value):
     with pytest.raises(ArgumentError, match=f"{argument} = {value} is not valid"):
         Plan(**{argument: value})
+
+
+def test_no_batch_uses_the_sampler_after_a_run_has_failed():
+    class Failing(Recording):
+        def run(self, batch):
+            raise RunError("the model is gone")
+
+    class Slow(HostSampler):
+        """Its first batch is filled at once, and the others later."""
+
+        calls, over, late = itertools.count(), False, 0
+
+        def fill(self, out, requests):
+            if next(self.calls):
+                time.sleep(0.3)
+            self.late += self.over
+            super().fill(out, requests)
+
+    x = np.zeros(SHAPE, np.float32)
+    jobs = iter([Job(0, x, x, x + 1, algorithms.predict(n=1000, alpha=0.05))])
+    with lanes_for(Failing()) as lanes:
+        sampler = Slow(8, 5, GAUSSIAN, 0)
+        with pytest.raises(RunError, match="the model is gone"):
+            list(run(lanes, sampler, jobs))
+        sampler.over = True
+    assert sampler.late == 0

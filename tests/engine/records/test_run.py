@@ -23,7 +23,7 @@ class Noted(ars.RunProgress):
     def __init__(self):
         self.starts, self.total_draws, self.ids, self.errors = [], 0, [], []
 
-    def start(self, store, prepared, plan, done, left):
+    def start(self, store, prepared, plan, seed, done, left):
         self.starts.append((store, prepared.batch, plan, done, left))
 
     def draws(self, number):
@@ -140,5 +140,5 @@ def test_a_model_that_was_refused_is_refused_again():
     models.save(Path("bn.onnx"), nodes, [models.value("x", "n", 1, 4, 4)], [models.value("logits", "n", 16)])
     with ars.load("bn.onnx", sigma=0.1, batch=8) as classifier:
         for _ in range(2):
-            with pytest.raises(ars.ArsError, match="depend on the other inputs of its batch"):
+            with pytest.raises(ars.ArsError, match="depend on the other rows of its batch"):
                 classifier.prepare((1, 4, 4))
