@@ -219,19 +219,21 @@ def _open_external(path: Path, name: str) -> BinaryIO:
     try:
         real = file.resolve(strict=True)
         if not real.is_relative_to(path.parent.resolve()):
-            problem = f"it holds weights of {path.name}, but is a link to {real}, outside the model's folder"
+            problem = f"it should hold weights of {path.name}, but is a link to {real}, outside the model's folder"
             raise ModelError(file, problem, "put the file itself there")
         # A pipe that is opened without O_NONBLOCK waits for someone to write to it.
         descriptor = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
-            raise ModelError(file, f"it holds weights of {path.name}, but is not a regular file", "put a file there")
+            raise ModelError(
+                file, f"it should hold weights of {path.name}, but is not a regular file", "put a file there"
+            )
         return os.fdopen(descriptor, "rb")
     except FileNotFoundError as error:
-        problem = f"it holds weights of {path.name}, but there is no such file"
+        problem = f"it should hold weights of {path.name}, but there is no such file"
         raise ModelError(file, problem, "keep the files of a model together") from error
     except (OSError, RuntimeError) as error:  # pathlib raises RuntimeError for links that lead back to themselves
-        problem = f"it holds weights of {path.name}, but cannot be read ({one_line(error)})"
+        problem = f"it should hold weights of {path.name}, but cannot be read ({one_line(error)})"
         raise ModelError(file, problem, "make it readable") from error
 
 

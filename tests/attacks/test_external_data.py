@@ -141,7 +141,8 @@ def test_changed_weights_neither_resume_a_run_nor_pass_its_audit(home, backend):
     for result in (certify(home, "one", backend, inputs="0,1,2"), audit(home)):
         assert result.exit_code == 2
         assert (
-            f"{home / 'one' / 'weights.data'}: it holds weights of m.onnx, but there is no such file" in result.stderr
+            f"{home / 'one' / 'weights.data'}: it should hold weights of m.onnx, but there is no such file"
+            in result.stderr
         )
 
 

@@ -100,9 +100,11 @@ def test_external_data_that_changed_since_the_manifest_was_written_is_refused_wi
     assert facts["mine.onnx.data"] == "external data of mine.onnx, CHANGED"
     data.unlink()
     facts = json.loads(engine("inspect", "mine.json", "--json").stdout)
-    assert "it holds weights of mine.onnx, but there is no such file" in facts["mine.onnx"]
+    assert "it should hold weights of mine.onnx, but there is no such file" in facts["mine.onnx"]
     assert facts["mine.onnx.data"] == "external data of mine.onnx, missing"
-    assert refused("mine.onnx", *OWN).startswith("mine.onnx.data: it holds weights of mine.onnx, but there is no such")
+    assert refused("mine.onnx", *OWN).startswith(
+        "mine.onnx.data: it should hold weights of mine.onnx, but there is no such"
+    )
     # If the model file itself changed, it is the one that is named.
     data.write_bytes(before)
     model = onnx.load("mine.onnx", load_external_data=False)
@@ -139,7 +141,9 @@ def test_external_data_goes_where_the_model_goes(folder):
 def test_an_export_refuses_external_data_with_its_name(folder, spoil):
     if spoil == "missing":
         Path("mine.onnx.data").unlink()
-        expected = "mine.onnx.data: it holds weights of mine.onnx, but there is no such file; keep the files of a model"
+        expected = (
+            "mine.onnx.data: it should hold weights of mine.onnx, but there is no such file; keep the files of a model"
+        )
     else:
         Path("mine.onnx").write_bytes(models.external_model("../mine.onnx.data").SerializeToString())
         expected = "mine.onnx: its tensor 'W' is in '../mine.onnx.data', which is not a plain path inside the model's"

@@ -275,19 +275,19 @@ def too_short(data):
 def folder(data):
     data.unlink()
     data.mkdir()
-    return "it holds weights of m.onnx, but is not a regular file; put a file there"
+    return "it should hold weights of m.onnx, but is not a regular file; put a file there"
 
 
 def pipe(data):
     data.unlink()
     os.mkfifo(data)
-    return "it holds weights of m.onnx, but is not a regular file; put a file there"
+    return "it should hold weights of m.onnx, but is not a regular file; put a file there"
 
 
 def link_outside(data):
     data.unlink()
     data.symlink_to("../decoy/weights.data")
-    return "it holds weights of m.onnx, but is a link to /"
+    return "it should hold weights of m.onnx, but is a link to /"
 
 
 def device(data):
@@ -299,13 +299,13 @@ def device(data):
 def loop(data):
     data.unlink()
     data.symlink_to(data.name)
-    return "it holds weights of m.onnx, but cannot be read ("
+    return "it should hold weights of m.onnx, but cannot be read ("
 
 
 def inside_a_file(data):
     data.unlink()
     data.symlink_to("m.onnx/weights.data")
-    return "it holds weights of m.onnx, but cannot be read ("
+    return "it should hold weights of m.onnx, but cannot be read ("
 
 
 @every_runner
