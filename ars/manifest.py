@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ars.data.pixels import file_sha256
 from ars.errors import ArsError, ModelError
+from ars.external_data import ExternalFile, hash_model
 from ars.noise import NoiseKind, family_named
 
 __all__ = [
@@ -73,7 +73,8 @@ class EngineBuild:
 
 @dataclass(frozen=True)
 class ModelFile:
-    """One file of the model: its role (one of ROLES), its path beside the manifest, and its hash.
+    """One file of the model: its role (one of ROLES), its path beside the manifest, and its hash (`hash_model`), which
+    covers its external files too.
 
     A classifier or an engine maps `x` to `logits`; a noise generator maps `x` to `mean` and `scale`. The trained file
     is the model.pt that the others were exported from.
@@ -85,6 +86,8 @@ class ModelFile:
     precision: str = "fp32"
     parity: Parity | None = None
     build: EngineBuild | None = None
+    external: tuple[ExternalFile, ...] = ()
+    """The files that hold its weights, if they are not in the file itself."""
 
     def __post_init__(self) -> None:
         for name, value, known in (("role", self.role, ROLES), ("precision", self.precision, PRECISIONS)):
@@ -116,7 +119,11 @@ class Manifest:
     format: int = FORMAT
 
     def write(self, path: Path) -> None:
-        path.write_text(json.dumps(dataclasses.asdict(self), indent=2) + "\n")
+        data = dataclasses.asdict(self)
+        for file in data["files"]:
+            if not file["external"]:
+                del file["external"]
+        path.write_text(json.dumps(data, indent=2) + "\n")
 
     @classmethod
     def read(cls, path: Path) -> "Manifest":
@@ -144,8 +151,14 @@ class Manifest:
                 path, f"it is not a manifest ({error!r})", "export the model again, or move it away"
             ) from error
 
-    def check(self, path: Path, shape: tuple[int | None, ...], classes: int) -> None:
-        """Reject a classifier whose shape or number of classes is not that of the manifest."""
+    def check(self, path: Path, sha256: str, shape: tuple[int | None, ...], classes: int) -> None:
+        """Reject a loaded classifier whose hash, shape or number of classes is not that of the manifest.
+
+        The hash is checked once more here, because the file may have changed since `manifest_beside` read it.
+        """
+        listed = self.entry(path.name)
+        if listed is not None and listed.sha256 != sha256:
+            raise _changed(path)
         if len(self.classes) != classes:
             problem = f"it has {classes} classes, but its manifest names {len(self.classes)}"
             raise ModelError(path, problem, "export the model again")
@@ -188,12 +201,21 @@ def _read_file(data: dict[str, Any]) -> ModelFile:
     if build is not None:
         capabilities = tuple(str(each) for each in build["compute_capabilities"])
         build = EngineBuild(**build | {"profile": Profile(**build["profile"]), "compute_capabilities": capabilities})
-    return ModelFile(**data | {"parity": None if parity is None else Parity(**parity), "build": build})
+    external = tuple(ExternalFile(**file) for file in data.get("external", ()))
+    parity = None if parity is None else Parity(**parity)
+    return ModelFile(**data | {"parity": parity, "build": build, "external": external})
 
 
 def _checked(path: Path, file: ModelFile) -> Path:
     if not path.exists():
         raise ModelError(path, "the manifest lists it, but it does not exist", "keep the files of a model together")
-    if file_sha256(path) != file.sha256:
-        raise ModelError(path, "it is not the file that the manifest was written for", "export the model again")
+    found = hash_model(path)
+    if found.sha256 != file.sha256:
+        listed = {external.path: external.sha256 for external in file.external}
+        others = (one.path for one in found.external if listed.get(one.path, one.sha256) != one.sha256)
+        raise _changed(path.parent / next(others, path.name))
     return path
+
+
+def _changed(path: Path) -> ModelError:
+    return ModelError(path, "it is not the file that the manifest was written for", "export the model again")

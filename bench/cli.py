@@ -39,12 +39,12 @@ main.add_command(report)
 @click.option("--rounds", default=20, show_default=True, type=click.IntRange(3), help="Rounds that count.")
 @click.option("--json", "as_json", is_flag=True, help="Print all times and ratios as JSON.")
 def sampler(dimensions: int, batch: int, rounds: int, as_json: bool) -> None:
-    """Time the native sampler against noisy copies made with PyTorch and with numpy."""
-    from ars.bench.micro.sampler import NUMPY, ONE_THREAD, TORCH, TWO_THREADS, time_samplers
+    """Time the native sampler, by noise streams 2 and 1, against noisy copies made with PyTorch and with numpy."""
+    from ars.bench.micro.sampler import NUMPY, ONE_THREAD, STREAM_1, TORCH, TWO_THREADS, time_samplers
 
     timings = time_samplers(dimensions, batch, rounds)
     values = dimensions * batch
-    pairs = [(ONE_THREAD, TORCH), (ONE_THREAD, NUMPY), (TWO_THREADS, ONE_THREAD)]
+    pairs = [(ONE_THREAD, TORCH), (ONE_THREAD, NUMPY), (TWO_THREADS, ONE_THREAD), (STREAM_1, ONE_THREAD)]
     ratios = [(faster, slower, timings.ratio(faster, slower)) for faster, slower in pairs]
     if as_json:
         click.echo(json.dumps({"dimensions": dimensions, "batch": batch} | _report(timings, ratios), indent=2))

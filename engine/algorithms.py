@@ -29,17 +29,20 @@ Procedure = Generator[Draws, Votes, Result]
 """An algorithm at work on one input."""
 
 
-def certify(scale: NDArray[np.float32], plan: Plan, family: Family, kind: NoiseKind) -> Procedure[Certificate]:
+def certify(
+    scale: NDArray[np.float32], plan: Plan, family: Family, kind: NoiseKind, eta: float = 0.0
+) -> Procedure[Certificate]:
     """The paper's algorithm "Anisotropic Randomized Smoothing Certification".
 
-    With probability at least 1 - alpha over the draws, what the certificate claims is true. It may abstain.
+    With probability at least 1 - alpha over the draws, what the certificate claims is true. It may abstain. The total
+    variation distance between a draw and the ideal noise is at most `eta`.
     """
     counts_select = yield Draws(Phase.SELECTION, plan.n0)
     if counts_select[-1] == plan.n0:
         raise RunError(f"none of the first {plan.n0} draws has finite logits; check the model for NaN and infinity")
     c_a = int(counts_select[:-1].argmax())
 
-    rule = plan.stopping_rule(family, float(scale.min()))
+    rule = plan.stopping_rule(family, float(scale.min()), eta)
     counts, looks = np.zeros_like(counts_select), list[Look]()
     while draws := rule.more(looks):
         counts = counts + (yield Draws(Phase.ESTIMATION, draws))
@@ -47,7 +50,7 @@ def certify(scale: NDArray[np.float32], plan: Plan, family: Family, kind: NoiseK
 
     if plan.question is None:
         looks = []  # a certificate at fixed n keeps none
-    return certify_votes(counts.tolist(), c_a, plan=plan, family=family, scale=scale, kind=kind, looks=looks)
+    return certify_votes(counts.tolist(), c_a, plan=plan, family=family, scale=scale, kind=kind, looks=looks, eta=eta)
 
 
 @dataclass(frozen=True)
@@ -59,9 +62,9 @@ class Prediction:
     alpha: float
 
 
-def predict(*, n: int, alpha: float) -> Procedure[Prediction]:
+def predict(*, n: int, alpha: float, eta: float = 0.0) -> Procedure[Prediction]:
     """The paper's algorithm "Anisotropic Randomized Smoothing Prediction"."""
     check_alpha(alpha)
     whole_number("n", n, 1, MAX_N, f"predictions are for 1 to {MAX_N} draws")
     counts = yield Draws(Phase.PREDICTION, n)
-    return Prediction(predict_from_votes(counts.tolist(), alpha), tuple(counts.tolist()), alpha)
+    return Prediction(predict_from_votes(counts.tolist(), alpha, eta), tuple(counts.tolist()), alpha)

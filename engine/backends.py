@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ars.engine.runners import CpuRunner, Generator, GpuRunner, Runner, is_quantised
 from ars.errors import ArsError, InputError, MissingPackage, ModelError, UnknownName, one_line
+from ars.external_data import ENGINE_SUFFIXES, TORCH_SUFFIXES
 from ars.manifest import Manifest, manifest_beside
 
 if TYPE_CHECKING:
@@ -42,8 +43,6 @@ __all__ = [
 CPU, CUDA = "cpu", "cuda"
 
 ONNX_SUFFIX = ".onnx"
-TORCH_SUFFIXES = (".pt", ".pth")
-ENGINE_SUFFIXES = (".trt", ".engine", ".plan")
 
 _RUNNERS = "ars.engine.runners"
 

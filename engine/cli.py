@@ -31,7 +31,7 @@ from ars.engine.records.results import FORMATS, write_records
 from ars.engine.records.run import RunResult, certify_run
 from ars.engine.records.store import read_records
 from ars.engine.selftest import run_checks
-from ars.engine.statistics.certificate import format_radius
+from ars.engine.statistics.certificate import REAL_ARITHMETIC, format_radius
 from ars.engine.statistics.plan import Plan
 from ars.engine.statistics.stopping import Grid
 from ars.errors import RunError, StoreError
@@ -97,6 +97,8 @@ def certify(
             sys.exit(130)
     if result.fullness and not quiet:
         click.echo(f"batches of {result.batch} were {result.fullness:.1%} full", err=True)
+    if classifier.noise_stream == 1:
+        click.echo(REAL_ARITHMETIC, err=as_json)
     _print_summary(result, as_json, settled_early=isinstance(plan.question, Grid))
 
 

@@ -67,9 +67,8 @@ PYCUDA = {
 }
 
 # The kernels, and the types of their parameters in the letters of Python's struct module.
-_FILL, _COUNT = "PPiqPPqIQ", "PiPiqP"
-_KERNELS = {f"{name}_{dtype}": form for name, form in (("fill_noisy", _FILL), ("count_votes", _COUNT))
-            for dtype in ("float32", "float16")}  # fmt: skip
+_FORMS = {"fill_noisy": "PPiqPPqIQ", "fill_lattice": "PPiqPPPPfqIQ", "count_votes": "PiPiqP"}
+_KERNELS = {f"{name}_{dtype}": form for name, form in _FORMS.items() for dtype in ("float32", "float16")}
 
 # CU_STREAM_NON_BLOCKING: the stream does not wait for the work of other libraries on the default stream.
 _NON_BLOCKING = 1
@@ -165,7 +164,7 @@ class Gpu:
         finally:
             _give_back(allocation)
 
-    def launch(self, kernel: str, grid: tuple[int, int], threads: int, stream: Any, *parameters: int) -> None:
+    def launch(self, kernel: str, grid: tuple[int, int], threads: int, stream: Any, *parameters: float) -> None:
         self._kernels[kernel].prepared_async_call(grid, (threads, 1, 1), stream, *parameters)
 
     def close(self) -> None:

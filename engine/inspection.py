@@ -15,6 +15,7 @@ from ars.engine.records.store import read_header, read_records
 from ars.engine.records.summary import summarize
 from ars.engine.runners import CpuRunner
 from ars.errors import ModelError
+from ars.external_data import ExternalFile, hash_model
 from ars.manifest import Manifest, ModelFile, Parity
 
 __all__ = ["inspect_file"]
@@ -59,11 +60,22 @@ def _inspect_classifier(runner: CpuRunner, manifest: Manifest | None, entry: Mod
         "batch": runner.fixed_batch or "any",
         "classes": runner.classes,
         "backend": f"{name}: {why}",
-    }
+    } | _say_external(runner.external)
 
 
 def _inspect_generator(path: Path) -> Facts:
-    return {"file": str(path), "role": "noise", "sha256": load_generator(path).sha256, "gives": "mean and scale"}
+    facts: Facts = {
+        "file": str(path),
+        "role": "noise",
+        "sha256": load_generator(path).sha256,
+        "gives": "mean and scale",
+    }
+    return facts | _say_external(hash_model(path).external)
+
+
+def _say_external(files: tuple[ExternalFile, ...]) -> Facts:
+    """The files that hold weights of the model. The model's hash covers them."""
+    return {"external data": ", ".join(file.path for file in files)} if files else {}
 
 
 def _gives_maps(path: Path) -> bool:
@@ -94,10 +106,26 @@ def _inspect_manifest(path: Path) -> Facts:
     facts: Facts = {"file": str(path), "role": "manifest", "input": " x ".join(map(str, manifest.shape))}
     facts |= {"classes": len(manifest.classes)} | _say_noise(manifest)
     for file in manifest.files:
-        beside = path.with_name(file.path)
-        found = "missing" if not beside.exists() else "as written" if file_sha256(beside) == file.sha256 else "CHANGED"
-        facts[file.path] = f"{file.role}, {file.precision}, {found}"
+        facts[file.path] = f"{file.role}, {file.precision}, {_compare_file(path.with_name(file.path), file)}"
+        for external in file.external:
+            found = _compare_external(path.with_name(external.path), external)
+            facts[external.path] = f"external data of {file.path}, {found}"
     return facts
+
+
+def _compare_file(path: Path, file: ModelFile) -> str:
+    if not path.exists():
+        return "missing"
+    try:
+        return "as written" if hash_model(path).sha256 == file.sha256 else "CHANGED"
+    except ModelError as error:  # of its external data
+        return str(error)
+
+
+def _compare_external(path: Path, file: ExternalFile) -> str:
+    if not path.is_file():
+        return "missing"
+    return "as written" if file_sha256(path) == file.sha256 else "CHANGED"
 
 
 def _say_noise(manifest: Manifest) -> Facts:

@@ -1,5 +1,6 @@
 """Where the noise of an input comes from: one sigma, maps from a file, or a noise generator."""
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -16,7 +17,7 @@ from ars.errors import ArgumentError, ModelError
 from ars.manifest import Manifest
 from ars.noise import NoiseKind, scale_map
 
-__all__ = ["Generated", "Isotropic", "Maps", "NoiseMaps", "NoiseSource", "open_noise"]
+__all__ = ["Constant", "Generated", "Isotropic", "Maps", "NoiseMaps", "NoiseSource", "open_generator", "open_noise"]
 
 Pair = tuple[NDArray[np.float32], NDArray[np.float32]]
 
@@ -30,6 +31,8 @@ class NoiseSource:
     """The SHA-256 of a file of maps."""
     generator: str | None = None
     """The SHA-256 of a noise generator."""
+    constant_maps: str | None = None
+    """The SHA-256 of the maps of a generator that makes the same maps for all inputs."""
 
     @property
     def file(self) -> str | None:
@@ -43,6 +46,11 @@ class NoiseMaps(Protocol):
 
     @property
     def source(self) -> NoiseSource: ...
+
+    @property
+    def scale_hint(self) -> float | None:
+        """The smallest scale, as far as it is known before any input: the step of a lattice follows from it."""
+        ...
 
     def at(self, input_id: int, x: NDArray[np.float32]) -> Pair:
         """The mean and the scale of the noise at an input, each of the input's shape."""
@@ -64,6 +72,10 @@ class Isotropic:
     def source(self) -> NoiseSource:
         return NoiseSource(sigma=self.sigma)
 
+    @property
+    def scale_hint(self) -> float:
+        return self.sigma
+
     def at(self, input_id: int, x: NDArray[np.float32]) -> Pair:
         return np.zeros_like(x), np.full_like(x, self.sigma)
 
@@ -82,6 +94,7 @@ class Maps:
         self._mean, self._scale = _checked(path, arrays["mean"], arrays["scale"])
         self.kind = NoiseKind.INPUT if self._scale.ndim > input_axes else NoiseKind.DATASET
         self.source = NoiseSource(maps=file_sha256(path))
+        self.scale_hint = float(self._scale.min())
 
     def at(self, input_id: int, x: NDArray[np.float32]) -> Pair:
         if self._scale.shape == x.shape:
@@ -93,23 +106,43 @@ class Maps:
 
 
 class Generated:
-    """Maps that a noise generator makes for each input (the paper). A generator that is said to make the same maps for
-    all inputs must do so: the scope of the guarantee hangs on it."""
+    """Maps that a noise generator makes for each input (the paper)."""
 
-    def __init__(self, path: Path, generator: Generator, kind: NoiseKind) -> None:
-        self.kind = kind
+    kind = NoiseKind.INPUT
+
+    def __init__(self, path: Path, generator: Generator, sigma0: float | None) -> None:
         self._path, self._generator = path, generator
         self.source = NoiseSource(generator=generator.sha256)
-        self._first: Pair | None = None
+        self.scale_hint = sigma0
 
     def at(self, input_id: int, x: NDArray[np.float32]) -> Pair:
-        maps = _checked(f"{self._path}, at input {input_id}", *self._generator(x))
-        if self.kind is not NoiseKind.INPUT:
-            self._first = self._first or maps
-            if not all(np.array_equal(a, b) for a, b in zip(maps, self._first, strict=True)):
-                problem = f"its noise is said to be of kind {self.kind}, but differs from input to input"
-                raise ModelError(self._path, problem, "correct the manifest, or give the file with --noise")
-        return maps
+        return _checked(f"{self._path}, at input {input_id}", *self._generator(x))
+
+
+class Constant:
+    """Maps that a noise generator makes for the whole data set. The scope of the guarantee depends on their being the
+    same at every real input, which no number of inputs can show. So the generator is asked once, at the zero input,
+    and never again."""
+
+    def __init__(self, path: Path, generator: Generator, kind: NoiseKind, shape: tuple[int, ...]) -> None:
+        self._path, self.kind = path, kind
+        self._mean, self._scale = _checked(path, *generator(np.zeros(shape, np.float32)))
+        maps = hashlib.sha256(self._mean.tobytes() + self._scale.tobytes()).hexdigest()
+        self.source = NoiseSource(generator=generator.sha256, constant_maps=maps)
+        self.scale_hint = float(self._scale.min())
+
+    def at(self, input_id: int, x: NDArray[np.float32]) -> Pair:
+        if x.shape != self._scale.shape:
+            found = f"its maps have the shape {self._scale.shape}, and input {input_id} has {x.shape}"
+            raise ModelError(self._path, found, "use the data that the model was made for")
+        return self._mean, self._scale
+
+
+def open_generator(
+    path: Path, generator: Generator, kind: NoiseKind, shape: tuple[int, ...], sigma0: float | None = None
+) -> NoiseMaps:
+    """The maps of a generator of that kind, for inputs of that shape."""
+    return Generated(path, generator, sigma0) if kind is NoiseKind.INPUT else Constant(path, generator, kind, shape)
 
 
 def _checked(path: Path | str, mean: NDArray[np.generic], scale: NDArray[np.generic]) -> Pair:
@@ -134,12 +167,13 @@ def open_noise(manifest: Manifest | None, runner: Runner, sigma: float | None, n
     if noise is not None and noise.suffix == ".npz":
         return Maps(noise, len(runner.shape))
     if noise is not None:
-        return Generated(noise, load_generator(noise), NoiseKind.INPUT)
-    if manifest and runner.own_generator:
-        return Generated(runner.path, runner.own_generator, manifest.noise.kind)
+        return Generated(noise, load_generator(noise), None)
+    stated = manifest.noise if manifest else None
+    if manifest and stated and runner.own_generator:
+        return open_generator(runner.path, runner.own_generator, stated.kind, manifest.shape, stated.sigma0)
     generator = manifest.file("noise", runner.path.parent) if manifest else None
-    if manifest and generator:
-        return Generated(generator, load_generator(generator), manifest.noise.kind)
-    if manifest and manifest.noise.kind is NoiseKind.ISOTROPIC:
-        return Isotropic(manifest.noise.sigma0)
+    if manifest and stated and generator:
+        return open_generator(generator, load_generator(generator), stated.kind, manifest.shape, stated.sigma0)
+    if stated and stated.kind is NoiseKind.ISOTROPIC:
+        return Isotropic(stated.sigma0)
     raise ArgumentError("sigma", None, "the model has no manifest that says its noise: give --sigma or --noise")

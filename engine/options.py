@@ -38,7 +38,9 @@ class ModelOptions:
     family: str | None
     batch: int | None
     threads: int | None
-    seed: int
+    seed: int | None
+    noise_stream: str
+    lattice_step: float | None
     backend: str
     device: str | None
 
@@ -51,6 +53,8 @@ class ModelOptions:
             batch=self.batch,
             threads=self.threads,
             seed=self.seed,
+            noise_stream=int(self.noise_stream),
+            lattice_step=self.lattice_step,
             backend=self.backend,
             device=self.device,
         )
@@ -114,9 +118,15 @@ model_options = _gather(
     click.option(
         "--threads", type=click.IntRange(1), help="Batches processed at once. Default: the cores, or 2 per GPU."
     ),
+    click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Repeats the noise of a run. Default: random."),
     click.option(
-        "--seed", type=click.IntRange(0, 2**64 - 1), default=0, show_default=True, help="Determines the noise."
+        "--noise-stream",
+        type=click.Choice(["1", "2"]),
+        default="2",
+        show_default=True,
+        help="2 holds in floating-point arithmetic; 1 repeats older runs.",
     ),
+    click.option("--lattice-step", type=float, help="Of noise stream 2, a power of two. Default: from the scale."),
     click.option("--device", help="cpu, cuda:0, or several: cuda:0,cuda:1. Default: cuda:0 for a .trt, or else cpu."),
     click.option("--backend", default="auto", show_default=True, help=f"What runs it: {_BACKENDS}."),
 )

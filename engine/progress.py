@@ -59,8 +59,9 @@ class TerminalProgress(RunProgress):
             chosen = f"batch {prepared.batch} with {self._classifier.threads} threads"
             self._say(f"{chosen}, the fastest here: {prepared.rate:,.0f} draws/s")
 
-    def start(self, store: Path, prepared: Prepared, plan: Plan, done: int, left: int) -> None:
+    def start(self, store: Path, prepared: Prepared, plan: Plan, seed: int, done: int, left: int) -> None:
         self.describe_batch(prepared)
+        self._say(f"seed {seed}")
         if done:
             self._say(f"{store}: {done} of {done + left} inputs are certified already")
         self.done, self._left = done, left

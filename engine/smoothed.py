@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
@@ -22,13 +23,14 @@ from ars.engine.algorithms import Prediction, Procedure
 from ars.engine.backends import choose_backend, manifest_of
 from ars.engine.devices import CPU, Device, choose_devices, open_devices
 from ars.engine.lanes import Lanes
-from ars.engine.noise_maps import open_noise
+from ars.engine.lattice import UNKNOWN_STEP, Lattice, choose_step
+from ars.engine.noise_maps import NoiseMaps, open_noise
 from ars.engine.samplers import Sampler
 from ars.engine.scheduler import Finished, Job
 from ars.engine.statistics.certificate import Certificate
 from ars.engine.statistics.plan import Plan
 from ars.engine.statistics.stopping import Question
-from ars.errors import DataError, OutOfMemory
+from ars.errors import ArgumentError, DataError, OutOfMemory
 from ars.noise import family_named
 
 __all__ = ["Prepared", "SmoothedClassifier", "load"]
@@ -38,6 +40,11 @@ Result = TypeVar("Result")
 DEFAULT_PLAN = Plan()
 PREDICTION_N = 1000
 _SLOT_BYTES = 2**28
+_BYTES_A_VALUE = 20
+"""Of a slot, with noise stream 2."""
+_FIRST_OWN_ID = 2**31
+"""Inputs that the caller does not number are numbered from here on."""
+_SEED = "it must fit 64 bits"
 
 
 def load(
@@ -48,7 +55,9 @@ def load(
     family: str | None = None,
     batch: int | None = None,
     threads: int | None = None,
-    seed: int = 0,
+    seed: int | None = None,
+    noise_stream: int = 2,
+    lattice_step: float | None = None,
     backend: str = "auto",
     device: str | None = None,
 ) -> "SmoothedClassifier":
@@ -59,6 +68,10 @@ def load(
     the first input comes. `backend` names the library that runs the model; auto takes the fastest one installed that
     fits the file. `device` is cpu, or GPUs like cuda:0,cuda:1; by default TensorRT engines run on the first GPU, and
     everything else on the CPU.
+
+    Draws come from noise stream 2, on a lattice whose step follows from the scale of the noise unless `lattice_step`
+    gives it; noise stream 1 is for comparison with older runs. The seed is random by default. Model and inputs must not
+    depend on it (docs/soundness.md); give one only to repeat a run.
     """
     return SmoothedClassifier(
         Path(engine),
@@ -68,9 +81,21 @@ def load(
         batch=batch,
         threads=threads,
         seed=seed,
+        noise_stream=noise_stream,
+        lattice_step=lattice_step,
         backend=backend,
         device=device,
     )
+
+
+def _choose_lattice(noise_stream: int, step: float | None, noise: NoiseMaps) -> Lattice | None:
+    if whole_number("noise_stream", noise_stream, 1, 2, "there are the noise streams 1 and 2") == 1:
+        if step is not None:
+            raise ArgumentError("lattice_step", step, "noise stream 1 has no lattice: leave it out")
+        return None
+    if step is None:
+        step = UNKNOWN_STEP if noise.scale_hint is None else choose_step(noise.scale_hint)
+    return Lattice(step)
 
 
 def _check_batch(batch: int | None) -> int | None:
@@ -113,7 +138,9 @@ class SmoothedClassifier:
         family: str | None,
         batch: int | None,
         threads: int | None,
-        seed: int,
+        seed: int | None,
+        noise_stream: int,
+        lattice_step: float | None,
         backend: str,
         device: str | None,
     ) -> None:
@@ -121,7 +148,9 @@ class SmoothedClassifier:
         """The draws in a batch that were asked for. What is used says `prepare`."""
         self.noise_file = noise
         lane_count = None if threads is None else whole_number("threads", threads, 1, 1024, "at least 1")
-        self.seed = whole_number("seed", seed, 0, 2**64 - 1, "it must fit 64 bits")
+        self.seed_given = seed is not None
+        self.seed = secrets.randbits(64) if seed is None else whole_number("seed", seed, 0, 2**64 - 1, _SEED)
+        self._input_ids = itertools.count(_FIRST_OWN_ID)
         beside = manifest_of(engine)
         self.why: str | None = None
         """Why `auto` took this backend, as a note to the user."""
@@ -135,23 +164,25 @@ class SmoothedClassifier:
             self.runner = self.devices[0].runner
             self.manifest = beside or self.runner.own_manifest
             if self.manifest:
-                self.manifest.check(engine, self.runner.shape, self.runner.classes)
+                self.manifest.check(engine, self.runner.sha256, self.runner.shape, self.runner.classes)
             self.noise = open_noise(self.manifest, self.runner, sigma, noise)
             stated = self.manifest.noise.family if self.manifest and sigma is None and noise is None else "gaussian"
             self.family = family_named(family or stated)
+            self.lattice = _choose_lattice(noise_stream, lattice_step, self.noise)
         except BaseException:
             self.close()
             raise
 
     def certify(
-        self, x: ArrayLike, plan: Plan = DEFAULT_PLAN, *, input_id: int = 0, **changes: Unpack[PlanChanges]
+        self, x: ArrayLike, plan: Plan = DEFAULT_PLAN, *, input_id: int | None = None, **changes: Unpack[PlanChanges]
     ) -> Certificate:
         """The certificate of one input: floats in pixel units, or integers in 0..255.
 
         The plan is given as such, or by its fields: `n0`, `n`, `alpha`, `two_sided` and `question`. With a question,
-        like ars.Grid((0, 0.25, 0.5)), drawing ends as soon as it is settled. `input_id` and the seed decide the noise.
+        like ars.Grid((0, 0.25, 0.5)), drawing ends as soon as it is settled. `input_id` and the seed decide the noise;
+        by default every call has noise of its own.
         """
-        (finished,) = self.certify_many([(input_id, x)], plan, **changes)
+        (finished,) = self.certify_many([(self._own_id(input_id), x)], plan, **changes)
         return finished.result
 
     def certify_many(
@@ -160,23 +191,27 @@ class SmoothedClassifier:
         plan: Plan = DEFAULT_PLAN,
         *,
         batch: int | None = None,
+        seed: int | None = None,
         on_draws: Callable[[int], None] = lambda draws: None,
         **changes: Unpack[PlanChanges],
     ) -> Iterator[Finished[Certificate]]:
         """The certificates of numbered inputs, each as soon as it is known, and not always in the order of the inputs.
 
-        The plan is given as for `certify`, and `batch` as for `prepare`. `on_draws` is told after each batch how many
-        draws were counted.
+        The plan is given as for `certify`, and `batch` as for `prepare`. `seed` is by default the classifier's.
+        `on_draws` is told after each batch how many draws were counted.
         """
         plan = dataclasses.replace(plan, **changes)
-        family, kind = self.family, self.noise.kind
-        yield from self._run(examples, lambda scale: algorithms.certify(scale, plan, family, kind), batch, on_draws)
+
+        def procedure(scale: NDArray[np.float32], eta: float) -> Procedure[Certificate]:
+            return algorithms.certify(scale, plan, self.family, self.noise.kind, eta)
+
+        yield from self._run(examples, procedure, batch, seed, on_draws)
 
     def predict(
-        self, x: ArrayLike, *, n: int = PREDICTION_N, alpha: float = DEFAULT_PLAN.alpha, input_id: int = 0
+        self, x: ArrayLike, *, n: int = PREDICTION_N, alpha: float = DEFAULT_PLAN.alpha, input_id: int | None = None
     ) -> Prediction:
-        """The smoothed classifier's answer at one input."""
-        (finished,) = self.predict_many([(input_id, x)], n=n, alpha=alpha)
+        """The smoothed classifier's answer at one input. By default every call has noise of its own."""
+        (finished,) = self.predict_many([(self._own_id(input_id), x)], n=n, alpha=alpha)
         return finished.result
 
     def predict_many(
@@ -187,7 +222,18 @@ class SmoothedClassifier:
         alpha: float = DEFAULT_PLAN.alpha,
     ) -> Iterator[Finished[Prediction]]:
         """The smoothed classifier's answers at numbered inputs, each as soon as it is known."""
-        yield from self._run(examples, lambda scale: algorithms.predict(n=n, alpha=alpha), None, lambda draws: None)
+
+        def procedure(scale: NDArray[np.float32], eta: float) -> Procedure[Prediction]:
+            return algorithms.predict(n=n, alpha=alpha, eta=eta)
+
+        yield from self._run(examples, procedure, None, None, lambda draws: None)
+
+    def _own_id(self, input_id: int | None) -> int:
+        return next(self._input_ids) if input_id is None else input_id
+
+    @property
+    def noise_stream(self) -> int:
+        return 2 if self.lattice else 1
 
     @property
     def threads(self) -> int:
@@ -232,7 +278,9 @@ class SmoothedClassifier:
             try:
                 for device in self.devices:
                     made.append(device.make_lanes(shape, batch))
-                    self._make_sampler(device, shape, batch).close()  # a run's slots must fit beside the lanes
+                    self._make_sampler(
+                        device, shape, batch, self.seed
+                    ).close()  # a run's slots must fit beside the lanes
                 return Prepared(batch, tuple(made), rate, tuple(notes))
             except BaseException as error:
                 _close(made)
@@ -241,17 +289,18 @@ class SmoothedClassifier:
                 notes.append(f"{device.name} has not enough memory for batches of {batch}; going on with {batch // 2}")
                 batch //= 2
 
-    def _make_sampler(self, device: Device, shape: tuple[int, ...], batch: int) -> Sampler:
+    def _make_sampler(self, device: Device, shape: tuple[int, ...], batch: int, seed: int) -> Sampler:
         """Slots for so many inputs that 16 draws of each fill the batches in flight, within a bound on memory."""
         dimensions = math.prod(shape)
-        slots = max(2, min(2 * device.lane_count * batch // 16, _SLOT_BYTES // (8 * dimensions)))
-        return device.make_sampler(slots, dimensions, self.family, self.seed)
+        slots = max(2, min(2 * device.lane_count * batch // 16, _SLOT_BYTES // (_BYTES_A_VALUE * dimensions)))
+        return device.make_sampler(slots, dimensions, self.family, seed, self.lattice)
 
     def _run(
         self,
         examples: Iterable[tuple[int, ArrayLike]],
-        procedure_for: Callable[[NDArray[np.float32]], Procedure[Result]],
+        procedure_for: Callable[[NDArray[np.float32], float], Procedure[Result]],
         batch: int | None,
+        seed: int | None,
         on_draws: Callable[[int], None],
     ) -> Iterator[Finished[Result]]:
         """Run a procedure on each input. Runs may overlap: each has a sampler of its own."""
@@ -268,12 +317,14 @@ class SmoothedClassifier:
                     found = f"its shape is {x.shape}, and the first one's is {shape}"
                     raise DataError(f"input {input_id}", found, "give inputs of one shape")
                 mean, scale = self.noise.at(input_id, x)
-                yield Job(input_id, x, mean, scale, procedure_for(scale))
+                eta = self.lattice.error(x, mean, scale) if self.lattice else 0.0
+                yield Job(input_id, x, mean, scale, procedure_for(scale, eta))
 
         with ExitStack() as owned:
             parts = []
             for device, on_device in zip(self.devices, prepared.lanes, strict=True):
-                parts.append((on_device, self._make_sampler(device, shape, prepared.batch)))
+                sampler = self._make_sampler(device, shape, prepared.batch, self.seed if seed is None else seed)
+                parts.append((on_device, sampler))
                 owned.callback(parts[-1][1].close)
             yield from split.run(parts, jobs(), on_draws)
 

@@ -16,6 +16,7 @@ from types import TracebackType
 
 from ars.data.pixels import file_sha256
 from ars.errors import ArsError, ModelError, RunError
+from ars.external_data import hash_model
 from ars.manifest import EngineBuild, Manifest, ModelFile, Parity
 
 __all__ = ["Draft"]
@@ -62,8 +63,14 @@ class Draft:
         return Path(self._temporary.name) / name
 
     def bring(self, path: Path) -> Path:
-        """Include an existing file: it is copied to the others unless it is in the output folder already."""
-        return path if self.is_home_of(path) else Path(shutil.copyfile(path, self.path(path.name)))
+        """Include an existing model file: it is copied to the others, with its external files, unless it is in the
+        output folder already."""
+        if self.is_home_of(path):
+            return path
+        for external in hash_model(path).external:
+            self.path(external.path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path.parent / external.path, self.path(external.path))
+        return Path(shutil.copyfile(path, self.path(path.name)))
 
     def is_home_of(self, path: Path) -> bool:
         return path.parent.resolve() == self.folder.resolve()
@@ -77,14 +84,16 @@ class Draft:
         build: EngineBuild | None = None,
     ) -> None:
         """List a file in the manifest."""
-        self.files.append(ModelFile(role, path.name, file_sha256(path), precision, parity, build))
+        found = hash_model(path)
+        self.files.append(ModelFile(role, path.name, found.sha256, precision, parity, build, found.external))
 
     def publish(self, manifest: Manifest) -> tuple[list[Path], list[Path]]:
         """Move the files to the output folder, and last the manifest, which lists them. Returns the paths that were
         written and those that were removed.
 
         Files of an earlier export of the same classifier with the same noise stay, and stay listed. Other files of the
-        earlier export are removed: the new manifest would not list them, so the engine would reject them.
+        earlier export are removed: the new manifest would not list them, so the engine would reject them. Their
+        external files stay, because models elsewhere may use them.
         """
         name, listed = self._name, () if self._earlier is None else self._earlier.files
         earlier = listed if self._earlier is not None and self._earlier.noise == manifest.noise else ()
@@ -92,9 +101,12 @@ class Draft:
         kept = _still_valid(earlier, files, self.folder)
         manifest = dataclasses.replace(manifest, files=(*files, *kept))
         manifest.write(self.path(name))
-        names = [name for name in (*(file.path for file in self.files), name) if self.path(name).exists()]
+        self._check_external(manifest)
+        new = [each for file in self.files for each in (*(one.path for one in file.external), file.path)]
+        names = [each for each in (*new, name) if self.path(each).exists()]
         for each in names:
             try:
+                (self.folder / each).parent.mkdir(parents=True, exist_ok=True)
                 os.replace(self.path(each), self.folder / each)
             except OSError as error:
                 problem = f"it cannot be written ({error.strerror})"
@@ -104,6 +116,18 @@ class Draft:
         for path in removed:
             path.unlink()
         return [self.folder / each for each in names], removed
+
+    def _check_external(self, manifest: Manifest) -> None:
+        """Refuse external files that would overwrite another file, or be overwritten by one."""
+        fix = "save the model again with another name for its external data, or choose another --output"
+        own = {self._name, *(file.path for file in manifest.files)}
+        before = {one.path for file in (self._earlier.files if self._earlier else ()) for one in file.external}
+        for external in (one for file in manifest.files for one in file.external):
+            if external.path in own:
+                raise ModelError(self.folder / external.path, "external data and another file have this name", fix)
+            there = self.folder / external.path
+            if external.path not in before and there.exists() and not _has_content(there, external.sha256):
+                raise ModelError(there, "it exists, and the export would overwrite it with external data", fix)
 
 
 def _read_earlier(path: Path) -> Manifest | None:
@@ -135,4 +159,11 @@ def _still_valid(earlier: tuple[ModelFile, ...], files: list[ModelFile], folder:
 
 def _is_unchanged(folder: Path, file: ModelFile) -> bool:
     path = folder / file.path
-    return path.is_file() and file_sha256(path) == file.sha256
+    try:
+        return path.is_file() and hash_model(path).sha256 == file.sha256
+    except ModelError:  # its external data is missing, or is not what it was
+        return False
+
+
+def _has_content(path: Path, sha256: str) -> bool:
+    return path.is_file() and file_sha256(path) == sha256

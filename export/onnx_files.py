@@ -1,4 +1,5 @@
-"""Convert a PyTorch module to one ONNX file with a dynamic batch, its weights inside, and no paths of this machine."""
+"""Convert a PyTorch module to an ONNX file with a dynamic batch and no paths of this machine. Its weights are inside,
+unless they are too large for that."""
 
 import contextlib
 import io
@@ -14,21 +15,22 @@ from onnx import TensorProto
 from torch import nn
 
 from ars.errors import ModelError, one_line
+from ars.external_data import hash_model
 
 __all__ = ["MAX_BYTES", "OPSET", "opset_of", "precision_of", "read_onnx", "silence", "write_onnx"]
 
 OPSET = 18
-# A protocol buffer holds at most 2 GB, and the hash of a model is the hash of a single file.
+# A protocol buffer holds at most 2 GB. Larger weights need a file of their own.
 MAX_BYTES = 2**31 - 2**20
 
 
 def write_onnx(module: nn.Module, shape: tuple[int, ...], path: Path, outputs: list[str], source: Path) -> None:
-    """Write the function `x` -> `outputs` for batches of any size. Errors name `source`, where the module came from."""
+    """Write the function `x` -> `outputs` for batches of any size. Errors name `source`, where the module came from.
+
+    Weights of more than MAX_BYTES are written to a file with the suffix .data beside it.
+    """
     tensors = [*module.parameters(), *module.buffers()]
-    size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-    if size > MAX_BYTES:
-        problem = f"it has {size / 2**30:.1f} GiB of weights, but an ONNX file holds less than 2"
-        raise ModelError(source, problem, "export a smaller model")
+    large = sum(tensor.numel() * tensor.element_size() for tensor in tensors) > MAX_BYTES
     with silence():
         program = _trace(module, shape, source)
         try:
@@ -38,7 +40,11 @@ def write_onnx(module: nn.Module, shape: tuple[int, ...], path: Path, outputs: l
         except Exception as error:  # the exporter raises many types of errors
             raise _conversion_error(error, program, source) from error
     assert converted is not None
-    model = converted.model_proto
+    if large:
+        converted.save(path, external_data=True)
+        model = onnx.load(path, load_external_data=False)
+    else:
+        model = converted.model_proto
     # The exporter attaches source lines and paths of this machine to each node.
     for part in (model, model.graph, *model.graph.node, *model.graph.initializer, *model.graph.value_info):
         del part.metadata_props[:]
@@ -111,18 +117,15 @@ def silence() -> Iterator[None]:
 
 
 def read_onnx(path: Path) -> onnx.ModelProto:
-    """Read an ONNX file that contains its own weights."""
+    """Read the graph of an ONNX file, without its external data, which is only checked."""
     if not path.exists():
         raise ModelError(path, "there is no such file", "give the path of an ONNX model")
     if path.stat().st_size > MAX_BYTES:
-        raise ModelError(path, "it is larger than 2 GB", "export a smaller model")
+        raise ModelError(path, "it is larger than 2 GB", "export it with external data")
     try:
         model = onnx.load(path, load_external_data=False)
-        # This comes first, because the checker would look for the other files in the current folder.
-        if any(tensor.data_location == TensorProto.EXTERNAL for tensor in model.graph.initializer):
-            fix = f"save it in one file: onnx.save(onnx.load({path.name!r}), 'one-file.onnx')"
-            raise ModelError(path, "its weights are in other files, which its hash would not cover", fix)
-        onnx.checker.check_model(model)
+        # The checker looks for external data beside a path, but in the working directory if it gets a model.
+        onnx.checker.check_model(path if hash_model(path).external else model)
     except ModelError:
         raise
     except Exception as error:  # protobuf and onnx raise many types of errors

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ars.engine.lattice import Lattice, choose_step
 from ars.engine.requests import Phase, Request
 from ars.engine.samplers.host import HostSampler
 from ars.engine.statistics.certificate import certify_votes
@@ -50,7 +51,8 @@ class NoisyInputs:
         return self._fill([Request(0, 0, Phase.PREDICTION, 0, CALIBRATION_DRAWS)])
 
     def _fill(self, requests: list[Request]) -> Iterator[Array]:
-        sampler = HostSampler(1, self.x[0].size, family_named(self.noise.family), seed=0)
+        lattice = Lattice(choose_step(float(self.scale.min())))
+        sampler = HostSampler(1, self.x[0].size, family_named(self.noise.family), seed=0, lattice=lattice)
         for number, (x, mean, scale) in enumerate(zip(self.x, self.mean, self.scale, strict=True)):
             sampler.load(0, x, mean, scale)
             copies = np.empty((sum(request.draws for request in requests), *x.shape), np.float32)

@@ -10,16 +10,17 @@ from torch import nn
 
 from ars.data import ImageSize
 from ars.engine.backends import load_generator, load_runner
-from ars.engine.noise_maps import Generated
+from ars.engine.noise_maps import open_generator
 from ars.errors import ArgumentError, ArsError, InputError, MissingPackage, ModelError, RunError, one_line
 from ars.export.draft import Draft
 from ars.export.examples import FEWEST, Examples, read_examples
-from ars.export.onnx_files import write_onnx
+from ars.export.onnx_files import MAX_BYTES, write_onnx
 from ars.export.parity import NoisyInputs, collect_logits, compare
 from ars.export.precision import write_fp16, write_int8
 from ars.export.progress import ExportProgress
 from ars.export.sources import Array, OwnModel, Source, open_source
 from ars.export.tensorrt import BuildOptions, Flavour, build_engine, check_capabilities, find_flavour, local_gpu
+from ars.external_data import hash_model
 from ars.manifest import PRECISIONS, Manifest, Parity
 
 __all__ = ["ExportPlan", "export_model"]
@@ -170,7 +171,7 @@ def _write(
 
 def _add_noise(source: Source, generator: Path, examples: Examples) -> tuple[NoisyInputs, NoisyInputs]:
     """Half of the examples for calibration and half for the comparison, alternating, with the noise maps of each."""
-    maps = Generated(generator, load_generator(generator), source.noise.kind)
+    maps = open_generator(generator, load_generator(generator), source.noise.kind, source.shape)
     pairs = [maps.at(number, x) for number, x in enumerate(examples.x)]
     mean, scale = np.stack([pair[0] for pair in pairs]), np.stack([pair[1] for pair in pairs])
     if isinstance(source.generator, nn.Module):
@@ -187,6 +188,10 @@ def _add_noise(source: Source, generator: Path, examples: Examples) -> tuple[Noi
 
 def _bring_to(precision: str, classifier: Path, file: Path, to_calibrate: NoisyInputs, named: Path) -> None:
     """Write the classifier in another precision. Errors name the user's file."""
+    size = sum(each.stat().st_size for each in (classifier, *_external_files(classifier)))
+    if size > MAX_BYTES:
+        problem = f"it has {size / 2**30:.1f} GiB of weights, but {precision} is made of less than 2"
+        raise ModelError(named, problem, f"omit {precision}")
     try:
         if precision == "fp16":
             write_fp16(classifier, file, named)
@@ -197,6 +202,10 @@ def _bring_to(precision: str, classifier: Path, file: Path, to_calibrate: NoisyI
     except Exception as error:  # the tools raise many types of errors
         problem = f"it cannot be converted to {precision} ({one_line(error)})"
         raise ModelError(named, problem, f"omit {precision}") from error
+
+
+def _external_files(classifier: Path) -> list[Path]:
+    return [classifier.parent / file.path for file in hash_model(classifier).external]
 
 
 def _measure(file: Path, reference: str, inputs: NoisyInputs, theirs: Array, progress: ExportProgress) -> Parity:

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from ars.checks import whole_number
-from ars.data.pixels import file_sha256
 from ars.distribution import install_line
 from ars.engine.runners.plans import make_log
 from ars.errors import ArgumentError, InputError, MissingPackage, ModelError, RunError, one_line
+from ars.external_data import HashedModel
 from ars.manifest import EngineBuild, Profile
 from ars.output import replacing
 
@@ -142,7 +142,11 @@ def build_engine(
     flag = getattr(trt.NetworkDefinitionCreationFlag, "STRONGLY_TYPED", None)
     network = builder.create_network(0 if flag is None or flavour.name == "tensorrt_rtx" else 1 << int(flag))
     parser = trt.OnnxParser(network, log)
-    if not parser.parse(source.read_bytes()) or not network.num_inputs:
+    model = HashedModel(source)
+    onnx = model.onnx_source()
+    parsed = parser.parse(onnx) if isinstance(onnx, bytes) else parser.parse_from_file(str(onnx))
+    model.close()
+    if not parsed or not network.num_inputs:
         raise _parser_error(source, parser)
     config = builder.create_builder_config()
     config.clear_flag(trt.BuilderFlag.TF32)  # on by default; it rounds the factors of fp32 products to 10 bits
@@ -168,7 +172,7 @@ def build_engine(
             file.write_bytes(bytes(config.get_timing_cache().serialize()))
     usual = _RTX_DEFAULT if flavour.name == "tensorrt_rtx" else local_gpu() or "unknown"
     target = options.compute_capabilities or (usual,)
-    build = EngineBuild(flavour.name, flavour.version, target, options.profile, source.name, file_sha256(source))
+    build = EngineBuild(flavour.name, flavour.version, target, options.profile, source.name, model.hash.sha256)
     return bytes(plan), build
 
 

@@ -20,3 +20,9 @@ def machine():
         yield machine
         gc.collect()
         assert not any(machine.held().values()), machine.held()
+
+
+@pytest.fixture
+def same_seed(monkeypatch):
+    """The seed that would be random is always 0."""
+    monkeypatch.setattr("ars.engine.smoothed.secrets.randbits", lambda bits: 0)

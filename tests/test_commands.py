@@ -53,13 +53,14 @@ def test_the_sampler_bench_prints_its_table_and_its_ratios():
     result = CliRunner().invoke(bench, small)
     assert result.exit_code == 0, result.output
     assert "ars, 1 thread" in result.stdout
-    assert result.stdout.count("times as fast as") == 3
+    assert result.stdout.count("times as fast as") == 4
     report = json.loads(CliRunner().invoke(bench, [*small, "--json"]).stdout)
     assert {len(seconds) for seconds in report["seconds"].values()} == {3}
     assert [(ratio["faster"], ratio["slower"]) for ratio in report["ratios"]] == [
         ("ars, 1 thread", "torch, 1 thread"),
         ("ars, 1 thread", "numpy, 1 thread"),
         ("ars, 2 threads", "ars, 1 thread"),
+        ("ars, noise stream 1, 1 thread", "ars, 1 thread"),
     ]
 
 

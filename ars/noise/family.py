@@ -49,8 +49,8 @@ class Family:
     """The distribution of one value of standard noise, as a frozen distribution of scipy.stats."""
     torch_noise: "Callable[[tuple[int, ...], torch.Generator | None, torch.device], torch.Tensor]"
     """Standard noise of a shape, for training."""
-    selftest_sha256: str
-    """The SHA-256 of the noisy copies that `ars-engine selftest` makes."""
+    selftest_sha256: tuple[str, str]
+    """The SHA-256 of the noisy copies that `ars-engine selftest` makes, by noise stream 1 and by noise stream 2."""
 
     def region(self, p_a: float, p_b: float) -> float:
         """K: the answer is the same for every delta with weighted_norm(delta, scale) < K; 0 if nothing is certified.

@@ -37,5 +37,8 @@ UNIFORM = Family(
     theorem=_region,
     distribution=stats.uniform(-1, 2),
     torch_noise=_torch_noise,
-    selftest_sha256="7ad400ac2fa700d6d064602eb2a053d0e497705a44f0e0b9d867c1d11fe7fe6c",
+    selftest_sha256=(
+        "7ad400ac2fa700d6d064602eb2a053d0e497705a44f0e0b9d867c1d11fe7fe6c",
+        "23f13aae94996cac0db4bb531e3902bf991be0dea91c71dedc3e9746edfd4940",
+    ),
 )

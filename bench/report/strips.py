@@ -15,14 +15,15 @@ from numpy.typing import NDArray
 from ars.bench.report.runs import Run
 from ars.data import Dataset, ImageSize, open_data
 from ars.data.images import ImageFolder, OneImage
-from ars.data.pixels import file_sha256
 from ars.engine.backends import load_generator
-from ars.engine.noise_maps import Generated, Isotropic, Maps, NoiseMaps
+from ars.engine.lattice import Lattice
+from ars.engine.noise_maps import Isotropic, Maps, NoiseMaps, open_generator
 from ars.engine.records.inputs import content_sha256
 from ars.engine.records.record import Record
 from ars.engine.requests import Phase, Request
 from ars.engine.samplers.host import HostSampler
 from ars.errors import ArsError
+from ars.external_data import hash_model
 from ars.manifest import manifest_beside
 from ars.noise import NoiseKind, family_named
 
@@ -116,7 +117,7 @@ def make_strips(run: Run, inputs: Sequence[int], data: Dataset | None, noise_fil
         )
     try:
         certified = [(records[idx], data[idx].x) for idx in inputs if idx in records]
-        noise = _noise_of(run, noise_files, certified[0][1].ndim) if certified else None
+        noise = _noise_of(run, noise_files, certified[0][1].shape) if certified else None
         if certified and noise is None:
             return Strips(
                 (), "The noise maps come from a file of their own: say with --noise where it is now to see them here."
@@ -126,16 +127,16 @@ def make_strips(run: Run, inputs: Sequence[int], data: Dataset | None, noise_fil
         return Strips((), f"The inputs cannot be shown: {error}.")
 
 
-def _noise_of(run: Run, files: Sequence[Path], input_axes: int) -> NoiseMaps | None:
+def _noise_of(run: Run, files: Sequence[Path], shape: tuple[int, ...]) -> NoiseMaps | None:
     source = run.header.settings.noise
     if source.sigma is not None:
         return Isotropic(source.sigma)
-    path = next((path for path in files if file_sha256(path) == source.file), None)
+    path = next((path for path in files if hash_model(path).sha256 == source.file), None)
     if path is None:
         return None
     if source.maps is not None:
-        return Maps(path, input_axes)
-    return Generated(path, load_generator(path), run.header.settings.kind)
+        return Maps(path, len(shape))
+    return open_generator(path, load_generator(path), run.header.settings.kind, shape)
 
 
 def _strip(run: Run, record: Record, x: Array, noise: NoiseMaps) -> Strip:
@@ -150,7 +151,8 @@ def _strip(run: Run, record: Record, x: Array, noise: NoiseMaps) -> Strip:
 
 def _copies(run: Run, idx: int, x: Array, mean: Array | int, scale: Array) -> Array:
     settings = run.header.settings
-    sampler = HostSampler(1, x.size, family_named(settings.family), settings.seed)
+    lattice = None if settings.lattice_step is None else Lattice(settings.lattice_step)
+    sampler = HostSampler(1, x.size, family_named(settings.family), settings.seed, lattice=lattice)
     sampler.load(0, x, mean, scale)
     copies = np.empty((COPIES, *x.shape), np.float32)
     sampler.fill(copies, [Request(0, idx, Phase.ESTIMATION, 0, COPIES)])

@@ -9,8 +9,8 @@ from ars.bench.report.runs import Run, read_runs
 from ars.bench.report.strips import Strips, choose_inputs, data_of, make_strips, recorded_data, recorded_noise
 from ars.bench.run.result_file import read_result
 from ars.data import open_data, select
-from ars.data.pixels import file_sha256
 from ars.errors import ArgumentError, ModelError
+from ars.external_data import hash_model
 from ars.output import make_folder
 
 __all__ = ["write_report"]
@@ -48,7 +48,7 @@ def strips_of(runs: Sequence[Run], specs: Sequence[str], noise_files: Sequence[P
     for path in noise_files:
         if not path.exists():
             raise ModelError(path, "there is no such file", "give the noise generator or the maps of a run")
-        if file_sha256(path) not in [run.header.settings.noise.file for run in runs]:
+        if hash_model(path).sha256 not in [run.header.settings.noise.file for run in runs]:
             raise ModelError(path, "no run was made with it as it is now", "give the file that the run was made with")
     strips = []
     for number, run in enumerate(runs):

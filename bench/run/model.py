@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ars.data.pixels import file_sha256
 from ars.errors import ModelError, UnknownName
+from ars.external_data import hash_model
 from ars.manifest import Manifest, manifest_beside
 
 __all__ = ["BenchModel", "BenchModelFile", "open_bench_model"]
@@ -49,7 +49,7 @@ def open_bench_model(engine: str, folder: Path) -> BenchModel:
     manifest = manifest_beside(path)
     if manifest is not None:
         return _of_manifest(path.name.partition(".")[0], manifest, path.parent)
-    return BenchModel(path.stem, (BenchModelFile(path, "fp32", file_sha256(path)),), None, None)
+    return BenchModel(path.stem, (BenchModelFile(path, "fp32", hash_model(path).sha256),), None, None)
 
 
 def _of_model_file(path: Path) -> BenchModel:

@@ -16,7 +16,7 @@ import numpy as np
 from ars.bench.stopping.rules import OURS, RULES
 from ars.bench.stopping.saving import Answer, find_worst_loss
 from ars.engine.records.record import Record
-from ars.engine.statistics.bounds import bound_at_fixed_n
+from ars.engine.statistics.bounds import bound_at_fixed_n, widen
 from ars.engine.statistics.certificate import Certificate
 from ars.engine.statistics.looks import Look, look_draws, take_look
 from ars.engine.statistics.stopping import HOPE, NO_RADIUS, Adaptive, Grid
@@ -50,7 +50,8 @@ class Votes:
 
     def radius(self, bounds: tuple[float, float]) -> float:
         """The radius that bounds on pA and pB certify, or NO_RADIUS."""
-        return family_named(self.certificate.family).radius(*bounds, self.certificate.sigma_min) or NO_RADIUS
+        made = self.certificate
+        return family_named(made.family).radius(*widen(*bounds, made.eta), made.sigma_min) or NO_RADIUS
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ RateBound = Callable[[int, int, int, float], float]
 
 
 def _bound_by_ladder(looks: Sequence[Look], n: int, question: Grid, made: Certificate) -> tuple[float, float]:
-    ladders = choose_ladders(question, family_named(made.family), made.sigma_min, two_sided=made.two_sided)
+    ladders = choose_ladders(question, family_named(made.family), made.sigma_min, made.eta, two_sided=made.two_sided)
     return bound_at_looks(looks, n, made.alpha, ladders, two_sided=made.two_sided)
 
 

@@ -8,9 +8,10 @@ from typing import Protocol
 
 from ars.engine.backends import CPU, CUDA, backend_named, list_backends
 from ars.engine.lanes import Lanes
+from ars.engine.lattice import Lattice
 from ars.engine.runners import Runner
 from ars.engine.samplers import Sampler
-from ars.errors import ArgumentError
+from ars.errors import ArgumentError, ModelError
 from ars.noise import Family
 
 __all__ = ["CPU", "Device", "choose_devices", "open_devices"]
@@ -42,7 +43,9 @@ class Device(Protocol):
         """Lanes that have each run one batch. Raises OutOfMemory if a smaller batch may fit."""
         ...
 
-    def make_sampler(self, slots: int, dimensions: int, family: Family, seed: int) -> Sampler: ...
+    def make_sampler(
+        self, slots: int, dimensions: int, family: Family, seed: int, lattice: Lattice | None = None
+    ) -> Sampler: ...
 
     def close(self) -> None:
         """Release what the device holds. Using the device again acquires it again."""
@@ -76,6 +79,8 @@ def open_devices(names: Sequence[str], engine: Path, backend: str, lane_count: i
                 from ars.engine.devices.cuda import CudaDevice
 
                 devices.append(CudaDevice(int(name.removeprefix("cuda:")), engine, backend, lane_count))
+        if len({device.runner.sha256 for device in devices}) > 1:
+            raise ModelError(engine, "it changed while it was being read", "start again when it is complete")
     except BaseException:
         for device in devices:
             device.close()

@@ -8,6 +8,7 @@ from ars.engine.batch_size import find_best_batch
 from ars.engine.devices import CPU
 from ars.engine.lanes import Lanes
 from ars.engine.lanes.host import host_lanes
+from ars.engine.lattice import Lattice
 from ars.engine.samplers.host import HostSampler, usable_cores
 from ars.noise import GAUSSIAN, Family
 
@@ -32,8 +33,10 @@ class CpuDevice:
         row_cost = self.runner.fixed_batch or self.runner.single_row_cost
         return host_lanes(self.runner.run, shape, batch, self.lane_count, row_cost)
 
-    def make_sampler(self, slots: int, dimensions: int, family: Family, seed: int) -> HostSampler:
-        return HostSampler(slots, dimensions, family, seed)
+    def make_sampler(
+        self, slots: int, dimensions: int, family: Family, seed: int, lattice: Lattice | None = None
+    ) -> HostSampler:
+        return HostSampler(slots, dimensions, family, seed, lattice=lattice)
 
     def close(self) -> None:
         return

@@ -9,9 +9,10 @@ from ars.engine.backends import load_gpu_runner
 from ars.engine.gpu import Gpu
 from ars.engine.lanes import Lane, Lanes
 from ars.engine.lanes.cuda import CudaLane
+from ars.engine.lattice import Lattice
 from ars.engine.runners import GpuRunner
 from ars.engine.samplers.cuda import CudaSampler
-from ars.errors import ArgumentError
+from ars.errors import ArgumentError, ModelError
 from ars.noise import Family
 
 __all__ = ["CudaDevice"]
@@ -28,6 +29,7 @@ class CudaDevice:
         self.name, self.lane_count = f"cuda:{number}", lane_count or _LANE_COUNT
         self._number, self._engine, self._backend = number, engine, backend
         self._opened: tuple[Gpu, GpuRunner] | None = None
+        self._sha256: str | None = None
         self.runner: GpuRunner = self._open()[1]
 
     @property
@@ -65,8 +67,10 @@ class CudaDevice:
             raise
         return Lanes(made, batch)
 
-    def make_sampler(self, slots: int, dimensions: int, family: Family, seed: int) -> CudaSampler:
-        return CudaSampler(self._open()[0], slots, dimensions, family, seed)
+    def make_sampler(
+        self, slots: int, dimensions: int, family: Family, seed: int, lattice: Lattice | None = None
+    ) -> CudaSampler:
+        return CudaSampler(self._open()[0], slots, dimensions, family, seed, lattice=lattice)
 
     def close(self) -> None:
         if self._opened:
@@ -79,7 +83,10 @@ class CudaDevice:
         if self._opened is None:
             gpu = Gpu(self._number)
             try:
-                self._opened = gpu, load_gpu_runner(self._engine, gpu, self._backend)
+                runner = load_gpu_runner(self._engine, gpu, self._backend)
+                if self._sha256 not in (None, runner.sha256):
+                    raise ModelError(self._engine, "it changed since it was first loaded", "load it anew")
+                self._opened, self._sha256 = (gpu, runner), runner.sha256
             except BaseException:
                 gpu.close()
                 raise

@@ -4,12 +4,14 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstring>
 #include <map>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -20,6 +22,7 @@ namespace nb = nanobind;
 
 using Matrix = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using ConstMatrix = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using ConstDoubles = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using RequestTable = nb::ndarray<const int64_t, nb::shape<-1, 5>, nb::c_contig, nb::device::cpu>;
 using CountTable = nb::ndarray<int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
@@ -44,6 +47,7 @@ static ars::Family family_of(uint32_t code) {
 static ars::FillFunction fill_function(const std::string& name) {
   for (const ars::Instructions& set : ars::usable_instructions())
     if (set.name == name) return set.fill;
+  if (name == "precise") return ars::fill_precise;
   throw std::invalid_argument("this processor does not have the instructions '" + name + "'");
 }
 
@@ -68,15 +72,26 @@ static Counter philox4x32_10(Counter counter, std::tuple<uint32_t, uint32_t> key
   return {w.w0, w.w1, w.w2, w.w3};
 }
 
-static void fill_noisy(Matrix out, RequestTable requests, ConstMatrix center, ConstMatrix scale, uint32_t family,
-                       uint64_t seed, ars::Workers& workers, const std::string& instructions) {
+// Noise stream 1 has neither margin nor exact_center, and a step of 0.
+static void fill_noisy(Matrix out, RequestTable requests, ConstMatrix center, ConstMatrix scale,
+                       std::optional<ConstMatrix> margin, std::optional<ConstDoubles> exact_center, float step,
+                       uint32_t family, uint64_t seed, ars::Workers& workers, const std::string& instructions) {
   const std::vector<ars::Request> list = requests_of(requests, out.shape(0));
   for (const ars::Request& request : list)
     if (request.slot < 0 || (uint64_t)request.slot >= center.shape(0))
       throw std::invalid_argument("there is no such slot");
-  if (out.shape(1) != center.shape(1) || scale.shape(0) != center.shape(0) || scale.shape(1) != center.shape(1))
+  const auto fits = [&](const auto& table) {
+    return table.shape(0) == center.shape(0) && table.shape(1) == center.shape(1);
+  };
+  if (out.shape(1) != center.shape(1) || !fits(scale) || (margin && !fits(*margin)) ||
+      (exact_center && !fits(*exact_center)))
     throw std::invalid_argument("the arrays do not fit each other");
-  const ars::Slots slots = {center.data(), scale.data(), center.shape(1)};
+  if ((step != 0) != margin.has_value() || (step != 0) != exact_center.has_value())
+    throw std::invalid_argument("a step needs a margin and an exact center, and they need a step");
+  if (step == 0 && instructions == "precise") throw std::invalid_argument("noise stream 1 has no slow path");
+  const ars::Slots slots = {{center.data(), scale.data(), margin ? margin->data() : nullptr,
+                             exact_center ? exact_center->data() : nullptr, step},
+                            center.shape(1)};
   const ars::Family known_family = family_of(family);
   const ars::FillFunction fill = fill_function(instructions);
   nb::gil_scoped_release release;
@@ -97,7 +112,8 @@ NB_MODULE(_native, module) {
   module.def("philox4x32_10", philox4x32_10, nb::arg("counter"), nb::arg("key"));
   nb::class_<ars::Workers>(module, "Workers").def(nb::init<int>(), nb::arg("threads"));
   module.def("fill_noisy", fill_noisy, nb::arg("out").noconvert(), nb::arg("requests").noconvert(),
-             nb::arg("center").noconvert(), nb::arg("scale").noconvert(), nb::arg("family"), nb::arg("seed"),
+             nb::arg("center").noconvert(), nb::arg("scale").noconvert(), nb::arg("margin").noconvert().none(),
+             nb::arg("exact_center").noconvert().none(), nb::arg("step"), nb::arg("family"), nb::arg("seed"),
              nb::arg("workers"), nb::arg("instructions"));
   module.def("count_votes", count_votes, nb::arg("logits").noconvert(), nb::arg("requests").noconvert(),
              nb::arg("counts").noconvert());

@@ -1,9 +1,13 @@
-// The noise families: how two random words become two values of standard noise. Gaussian noise has standard deviation
-// 1, Laplace noise scale 1, and uniform noise lies in [-1, 1].
+// The noise families: how two random words become two values of standard noise. Gaussian noise has standard deviation 1,
+// Laplace noise scale 1, and uniform noise lies in [-1, 1].
 //
-// Every family is one function from exactly two words to exactly two values, so that the place of a value in the stream
-// never depends on other values. This is why Gaussian noise is made by Box-Muller and not by a method that rejects.
-// A word w stands for the middle of its cell, u = (w + 1/2) / 2^32.
+// A family is a struct with three functions:
+//   values     two values in float32 from exactly two words, so that the place of a value in the stream never depends on
+//              other values. This is why Gaussian noise is made by Box-Muller and not by a method that rejects. A word w
+//              stands for the middle of its cell, u = (w + 1/2) / 2^32.
+//   unbounded  all bits where a value may be further than 2^-19 from the noise of the ideal numbers that begin with
+//              these words, and none elsewhere (docs/soundness.md; tests/engine/native/fast_path.cpp tries every word)
+//   precise    one of the two values, from 64 bits of each number, with an error below 2^-46
 //
 // The logarithm, sine and cosine are our own polynomials (fit_polynomials.py computes the coefficients) and not a math
 // library's, so that the scalar code, the vector code and the CUDA kernels give the same bits.
@@ -11,6 +15,7 @@
 #pragma once
 
 #include "arithmetic.h"
+#include "precise.h"
 
 namespace ars {
 
@@ -50,45 +55,70 @@ template <class F> ARS_FN void sine_and_cosine(F r, F& sine, F& cosine) {
 }
 
 // Gaussian: sqrt(-2 log u) times the cosine and the sine of 2 pi v, where u and v are the numbers of the two words.
-template <class F, class W> ARS_FN void gaussian(W u_word, W v_word, F& first, F& second) {
-  const F u = fma(to_float(u_word), Constant<F>::of(0x1p-32f), Constant<F>::of(0x1p-33f));
-  F radius = square_root(minus_two_log(u));
-  // v is r, or r plus half a turn, for an r in [-1/4, 1/4): the low 31 bits of the word, read as a signed number, give
-  // r. Half a turn changes the sign of both values, so it is applied to the radius.
-  const W low_bits = v_word << 1;
-  const F r = fma(signed_to_float(low_bits), Constant<F>::of(0x1p-33f), Constant<F>::of(0x1p-33f));
-  radius = float_of(W(bits_of(radius) ^ ((v_word ^ low_bits) & Constant<W>::of(0x80000000u))));
-  F sine, cosine;
-  sine_and_cosine(r, sine, cosine);
-  first = multiply(radius, cosine);
-  second = multiply(radius, sine);
-}
+struct gaussian {
+  template <class F, class W> ARS_FN void values(W u_word, W v_word, F& first, F& second) {
+    const F u = fma(to_float(u_word), Constant<F>::of(0x1p-32f), Constant<F>::of(0x1p-33f));
+    F radius = square_root(minus_two_log(u));
+    // v is r, or r plus half a turn, for an r in [-1/4, 1/4): the low 31 bits of the word, read as a signed number, give
+    // r. Half a turn changes the sign of both values, so it is applied to the radius.
+    const W low_bits = v_word << 1;
+    const F r = fma(signed_to_float(low_bits), Constant<F>::of(0x1p-33f), Constant<F>::of(0x1p-33f));
+    radius = float_of(W(bits_of(radius) ^ ((v_word ^ low_bits) & Constant<W>::of(0x80000000u))));
+    F sine, cosine;
+    sine_and_cosine(r, sine, cosine);
+    first = multiply(radius, cosine);
+    second = multiply(radius, sine);
+  }
+  template <class W> ARS_FN void unbounded(W u_word, W, W& first, W& second) {
+    first = second = outside(u_word, 0x00040000u, 0xFFF3FFFFu);
+  }
+  ARS_FN double precise(uint64_t u_word, uint64_t v_word, bool second) {
+    return multiply(square_root(precise_minus_two_log(u_word, 64)), precise_cosine(v_word, second));
+  }
+};
 
-template <class F, class W> ARS_FN F laplace_value(W word) {
-  const W sign = word & Constant<W>::of(0x80000000u);
-  const F u = fma(signed_to_float(W(word ^ sign)), Constant<F>::of(0x1p-31f), Constant<F>::of(0x1p-32f));
-  const F size = multiply(minus_two_log(u), Constant<F>::of(0.5f));
-  return float_of(W(bits_of(size) ^ sign));
-}
-
-// Laplace: the top bit of a word is the sign, and the other 31 bits give the size -log(u). Both tails therefore have
-// the same values; the largest size is 32 log 2 = 22.2.
-template <class F, class W> ARS_FN void laplace(W first_word, W second_word, F& first, F& second) {
-  first = laplace_value<F>(first_word), second = laplace_value<F>(second_word);
-}
-
-template <class F, class W> ARS_FN F uniform_value(W word) {
-  const W centered = word ^ Constant<W>::of(0x80000000u);
-  return fma(signed_to_float(centered), Constant<F>::of(0x1p-31f), Constant<F>::of(0x1p-32f));
-}
+// Laplace: the top bit of a word is the sign, and the other bits give the size -log(u). Both tails therefore have the
+// same values; the largest size in float32 is 32 log 2 = 22.2.
+struct laplace {
+  template <class F, class W> ARS_FN F value(W word) {
+    const W sign = word & Constant<W>::of(0x80000000u);
+    const F u = fma(signed_to_float(W(word ^ sign)), Constant<F>::of(0x1p-31f), Constant<F>::of(0x1p-32f));
+    const F size = multiply(minus_two_log(u), Constant<F>::of(0.5f));
+    return float_of(W(bits_of(size) ^ sign));
+  }
+  template <class F, class W> ARS_FN void values(W first_word, W second_word, F& first, F& second) {
+    first = value<F>(first_word), second = value<F>(second_word);
+  }
+  template <class W> ARS_FN void unbounded(W first_word, W second_word, W& first, W& second) {
+    const W size_bits = Constant<W>::of(0x7FFFFFFFu);
+    first = outside(W(first_word & size_bits), 0x00080000u, 0x7FFFFFFFu);
+    second = outside(W(second_word & size_bits), 0x00080000u, 0x7FFFFFFFu);
+  }
+  ARS_FN double precise(uint64_t first_word, uint64_t second_word, bool second) {
+    const uint64_t word = second ? second_word : first_word, sign = word & 0x8000000000000000u;
+    const double size = multiply(precise_minus_two_log(word ^ sign, 63), 0.5);
+    return sign ? -size : size;
+  }
+};
 
 // Uniform: 2u - 1, computed from the word as a signed number, so that the resolution is the same on both sides of 0.
-template <class F, class W> ARS_FN void uniform(W first_word, W second_word, F& first, F& second) {
-  first = uniform_value<F>(first_word), second = uniform_value<F>(second_word);
-}
+struct uniform {
+  template <class F, class W> ARS_FN F value(W word) {
+    const W centered = word ^ Constant<W>::of(0x80000000u);
+    return fma(signed_to_float(centered), Constant<F>::of(0x1p-31f), Constant<F>::of(0x1p-32f));
+  }
+  template <class F, class W> ARS_FN void values(W first_word, W second_word, F& first, F& second) {
+    first = value<F>(first_word), second = value<F>(second_word);
+  }
+  template <class W> ARS_FN void unbounded(W, W, W& first, W& second) { first = second = Constant<W>::of(0); }
+  ARS_FN double precise(uint64_t first_word, uint64_t second_word, bool second) {
+    const uint64_t centered = (second ? second_word : first_word) ^ 0x8000000000000000u;
+    return multiply(add(signed_to_double(centered), 0.5), 0x1p-63);
+  }
+};
 
-// Every family, by the name of its function above, with its code in the noise stream. Whatever depends on the family
-// follows from this list, so a new family needs a function, a line here, and a file in ars/noise/.
+// Every family, by the name of its struct, with its code in the noise stream. Whatever depends on the family follows from
+// this list, so a new family needs a struct, a line here, and a file in ars/noise/.
 #define ARS_FAMILIES(FAMILY) \
   FAMILY(gaussian, 0)        \
   FAMILY(laplace, 1)         \

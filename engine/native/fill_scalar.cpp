@@ -1,11 +1,28 @@
-// One block at a time: the plainest implementation of noise stream 1, against which all others are checked.
+// One block at a time: the plainest implementation of the noise streams, against which all others are checked.
 #include "sampler.h"
 
-void ars::fill_scalar(Family family, const DrawKey& key, const CopyPart& part) {
+namespace ars {
+
+void fill_scalar(Family family, const DrawKey& key, const CopyPart& part) {
   for (size_t start = 0; start < part.values; start += 4) {
-    float z[4];
-    stream_block(family, key, part.first_block + (uint32_t)(start / 4), z);
-    for (size_t i = start; i < start + 4 && i < part.values; ++i)
-      part.out[i] = fma(part.scale[i], z[i - start], part.center[i]);
+    const uint32_t block = part.first_block + (uint32_t)(start / 4);
+    const int count = part.values - start < 4 ? (int)(part.values - start) : 4;
+    const Slot slot = from_dimension(part.slot, start);
+    float values[4];
+    if (slot.step == 0) {
+      stream_block(family, key, block, values);
+      for (int k = 0; k < count; ++k) values[k] = fma(slot.scale[k], values[k], slot.center[k]);
+    } else {
+      lattice_block(family, key, block, slot, count, values);
+    }
+    __builtin_memcpy(part.out + start, values, (size_t)count * sizeof(float));
   }
 }
+
+void fill_precise(Family family, const DrawKey& key, const CopyPart& part) {
+  for (size_t i = 0; i < part.values; ++i)
+    part.out[i] =
+        precise_value(family, key, part.first_block + (uint32_t)(i / 4), (int)(i % 4), from_dimension(part.slot, i));
+}
+
+}  // namespace ars

@@ -12,15 +12,22 @@ namespace ars {
 // is checked where it is used.
 static void check(const Instructions& set) {
   const size_t values = 1003;  // several whole steps of the widest registers, and a remainder
-  std::vector<float> center(values), scale(values), expected(values), got(values);
-  for (size_t i = 0; i < values; ++i) center[i] = 0.001f * (float)i, scale[i] = 0.5f + 0.01f * (float)(i % 7);
+  std::vector<float> center(values), scale(values), margin(values), expected(values), got(values);
+  std::vector<double> exact_center(values);
+  for (size_t i = 0; i < values; ++i) {
+    center[i] = 0.001f * (float)i, scale[i] = 0.5f + 0.01f * (float)(i % 7);
+    exact_center[i] = center[i], margin[i] = i % 5 ? 0.4f : 0.0f;  // so that both ways to decide a value are taken
+  }
   for (const auto& [name, family] : families) {
     const DrawKey key = {0x0123456789ABCDEFu, 0x00FEDCBA98765432u, 0x89ABCDEFu, 2u};
-    fill_scalar(family, key, CopyPart{7, values, center.data(), scale.data(), expected.data()});
-    set.fill(family, key, CopyPart{7, values, center.data(), scale.data(), got.data()});
-    if (std::memcmp(expected.data(), got.data(), values * sizeof(float)) != 0)
-      throw std::runtime_error(std::string("the ") + set.name + " instructions of this processor give other " + name +
-                               " noise than noise stream 1");
+    for (const int stream : {1, 2}) {
+      const Slot slot = {center.data(), scale.data(), margin.data(), exact_center.data(), stream == 2 ? 0x1p-4f : 0.0f};
+      fill_scalar(family, key, CopyPart{7, values, slot, expected.data()});
+      set.fill(family, key, CopyPart{7, values, slot, got.data()});
+      if (std::memcmp(expected.data(), got.data(), values * sizeof(float)) != 0)
+        throw std::runtime_error(std::string("the ") + set.name + " instructions of this processor give other " + name +
+                                 " noise than noise stream " + std::to_string(stream));
+    }
   }
 }
 

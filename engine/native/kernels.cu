@@ -4,7 +4,7 @@
 // tests/simulated_gpu/ also compiles this file as host C++, where it must give the same results as the host sampler.
 #include <cuda_fp16.h>
 
-#include "stream.h"
+#include "lattice.h"
 
 namespace {
 
@@ -33,36 +33,59 @@ __device__ void convert(float value, __half& out) { out = __float2half_rn(value)
 __device__ float as_float(float value) { return value; }
 __device__ float as_float(__half value) { return __half2float(value); }
 
+// The values of one block from a table, or the first `count` of them if it is the last one of a copy.
+__device__ void load(const float* from, bool aligned, int count, float values[4]) {
+  if (aligned) {
+    const Four<float> four = *(const Four<float>*)from;
+    ARS_UNROLL
+    for (int k = 0; k < 4; ++k) values[k] = four.v[k];
+  } else {
+    ARS_UNROLL
+    for (int k = 0; k < 4; ++k) values[k] = k < count ? from[k] : 0;
+  }
+}
+
 // A thread makes one Philox block, that is four dimensions, of one copy. Neighbouring threads write neighbouring
 // values, and all threads of a thread block work on the same copy, so they read the same request.
-template <class Value>
-__device__ void fill(Value* out, const Request* requests, int count, int64_t rows, const float* center,
-                     const float* scale, int64_t dimensions, uint32_t family, uint64_t seed) {
+template <bool lattice, class Value>
+__device__ void fill(Value* out, const Request* requests, int count, int64_t rows, const ars::Slot slots,
+                     int64_t dimensions, uint32_t family, uint64_t seed) {
   const int64_t block = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, first = 4 * block;
   if (first >= dimensions) return;
+  const bool aligned = dimensions % 4 == 0;  // every block then starts at a multiple of its size
+  const int values = aligned || dimensions - first > 4 ? 4 : (int)(dimensions - first);
   for (int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
     const int i = request_of(row, requests, count);
     const Request request = requests[i];
-    const int64_t first_row = i ? requests[i - 1].end_row : 0;
+    const int64_t first_row = i ? requests[i - 1].end_row : 0, from = request.slot * dimensions + first;
     const ars::DrawKey key = {seed, (uint64_t)(request.first_draw + row - first_row), (uint32_t)request.input,
                               (uint32_t)request.phase};
+    float center[4], scale[4], margin[4];
+    load(slots.center + from, aligned, values, center);
+    load(slots.scale + from, aligned, values, scale);
     // A family that these kernels do not know gives NaN, and such a copy votes for no class.
     const float unknown = ars::float_of(0x7FC00000u);
-    float z[4] = {unknown, unknown, unknown, unknown};
-    ars::stream_block((ars::Family)family, key, (uint32_t)block, z);
-
-    const float *c = center + request.slot * dimensions + first, *s = scale + request.slot * dimensions + first;
-    Value* to = out + row * dimensions + first;
-    if (dimensions % 4 == 0) {  // every block then starts at a multiple of its size
-      const Four<float> centers = *(const Four<float>*)c, scales = *(const Four<float>*)s;
-      Four<Value> noisy;
+    float noisy[4] = {unknown, unknown, unknown, unknown};
+    if (lattice) {
+      load(slots.margin + from, aligned, values, margin);
+      const ars::Slot slot = {center, scale, margin, slots.exact_center + from, slots.step};
+      ars::lattice_block((ars::Family)family, key, (uint32_t)block, slot, values, noisy);
+    } else {
+      ars::stream_block((ars::Family)family, key, (uint32_t)block, noisy);
       ARS_UNROLL
-      for (int k = 0; k < 4; ++k) convert(ars::fma(scales.v[k], z[k], centers.v[k]), noisy.v[k]);
-      *(Four<Value>*)to = noisy;
+      for (int k = 0; k < 4; ++k) noisy[k] = ars::fma(scale[k], noisy[k], center[k]);
+    }
+
+    Value* to = out + row * dimensions + first;
+    Four<Value> four;
+    ARS_UNROLL
+    for (int k = 0; k < 4; ++k) convert(noisy[k], four.v[k]);
+    if (aligned) {
+      *(Four<Value>*)to = four;
     } else {
       ARS_UNROLL
       for (int k = 0; k < 4; ++k)
-        if (first + k < dimensions) convert(ars::fma(s[k], z[k], c[k]), to[k]);
+        if (k < values) to[k] = four.v[k];
     }
   }
 }
@@ -92,14 +115,27 @@ __device__ void count_row(const Value* logits, int classes, const Request* reque
 extern "C" {
 
 // The grid covers the Philox blocks of a copy in x, and the rows in y, or as many of them as a grid may have.
+// fill_noisy makes noise stream 1, and fill_lattice noise stream 2.
 __global__ void fill_noisy_float32(float* out, const Request* requests, int count, int64_t rows, const float* center,
                                    const float* scale, int64_t dimensions, uint32_t family, uint64_t seed) {
-  fill(out, requests, count, rows, center, scale, dimensions, family, seed);
+  fill<false>(out, requests, count, rows, {center, scale, nullptr, nullptr, 0}, dimensions, family, seed);
 }
 
 __global__ void fill_noisy_float16(__half* out, const Request* requests, int count, int64_t rows, const float* center,
                                    const float* scale, int64_t dimensions, uint32_t family, uint64_t seed) {
-  fill(out, requests, count, rows, center, scale, dimensions, family, seed);
+  fill<false>(out, requests, count, rows, {center, scale, nullptr, nullptr, 0}, dimensions, family, seed);
+}
+
+__global__ void fill_lattice_float32(float* out, const Request* requests, int count, int64_t rows, const float* center,
+                                     const float* scale, const float* margin, const double* exact_center, float step,
+                                     int64_t dimensions, uint32_t family, uint64_t seed) {
+  fill<true>(out, requests, count, rows, {center, scale, margin, exact_center, step}, dimensions, family, seed);
+}
+
+__global__ void fill_lattice_float16(__half* out, const Request* requests, int count, int64_t rows, const float* center,
+                                     const float* scale, const float* margin, const double* exact_center, float step,
+                                     int64_t dimensions, uint32_t family, uint64_t seed) {
+  fill<true>(out, requests, count, rows, {center, scale, margin, exact_center, step}, dimensions, family, seed);
 }
 
 // The grid covers the rows in x.

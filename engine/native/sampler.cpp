@@ -31,10 +31,9 @@ struct Batch {
 
   void fill_copy(const Request& request, uint64_t row, uint64_t draw, uint64_t from_block, uint64_t to_block) const {
     const size_t d = slots.dimensions, from = 4 * from_block, to = std::min<size_t>(d, 4 * to_block);
-    const size_t slot = (size_t)request.slot * d + from;
     const DrawKey key = {seed, (uint64_t)request.first_draw + draw, (uint32_t)request.input, (uint32_t)request.phase};
-    fill(family, key,
-         CopyPart{(uint32_t)from_block, to - from, slots.center + slot, slots.scale + slot, out + row * d + from});
+    const Slot slot = from_dimension(slots.first, (size_t)request.slot * d + from);
+    fill(family, key, CopyPart{(uint32_t)from_block, to - from, slot, out + row * d + from});
   }
 };
 

@@ -1,22 +1,21 @@
-// The host sampler: it fills batches of noisy copies with noise stream 1 and counts the votes in a batch of logits.
+// The host sampler: it fills batches of noisy copies and counts the votes in a batch of logits.
 #pragma once
 
 #include <stddef.h>
 
 #include <vector>
 
-#include "stream.h"
+#include "lattice.h"
 #include "workers.h"
 
 namespace ars {
 
 // A part of one noisy copy: `values` values, beginning at the first dimension of Philox block `first_block`. All
-// pointers point to that dimension.
+// pointers point to that dimension. It gets noise stream 2 if the slot has a step, and noise stream 1 otherwise.
 struct CopyPart {
   uint32_t first_block;
   size_t values;
-  const float* center;  // x + mean
-  const float* scale;
+  Slot slot;
   float* out;
 };
 
@@ -26,6 +25,9 @@ void fill_scalar(Family, const DrawKey&, const CopyPart&);
 void fill_avx2(Family, const DrawKey&, const CopyPart&);
 void fill_avx512(Family, const DrawKey&, const CopyPart&);
 void fill_neon(Family, const DrawKey&, const CopyPart&);
+
+// Noise stream 2 by its slow path alone: the same bits as the functions above, for tests of their fast path.
+void fill_precise(Family, const DrawKey&, const CopyPart&);
 
 // A set of processor instructions that can make the noise. All sets give the same bits.
 struct Instructions {
@@ -40,15 +42,14 @@ const std::vector<Instructions>& usable_instructions();
 // The draws [first_draw, first_draw + draws) of one input in one phase; they take the next `draws` rows of a batch.
 struct Request { int64_t slot, input, phase, first_draw, draws; };
 
-// The loaded inputs: row `slot` of the tables holds the x + mean and the scale of one input.
+// The loaded inputs. The pointers of `first` point to tables with a row of `dimensions` values for each slot.
 struct Slots {
-  const float* center;
-  const float* scale;
+  Slot first;
   size_t dimensions;
 };
 
 // Fills the rows of a batch with the draws that the requests ask for. The caller has checked that every slot exists,
-// that every request is within the bounds of noise stream 1 (DrawKey), and that the requests add up to the rows of the
+// that every request is within the bounds of a DrawKey, and that the requests add up to the rows of the
 // batch.
 void fill_noisy(float* out, const std::vector<Request>& requests, const Slots& slots, Family family, uint64_t seed,
                 Workers& workers, FillFunction fill);

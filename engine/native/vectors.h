@@ -36,6 +36,7 @@ typedef float FloatRegister __attribute__((vector_size(register_bytes)));
 //   join               the words (a0, b0, a1, b1, ...): the low halves of a's elements and the high halves of b's
 //   interleave_low     (a0, b0, a1, b1) within each 128 bits
 //   interleave_high    (a2, b2, a3, b3) within each 128 bits
+//   not_within         a bit for each element: set unless |a| <= limit, so also where a is NaN
 #if defined(__AVX512F__)
 ARS_FN CounterRegister widening_multiply(CounterRegister a, CounterRegister b) {
   return (CounterRegister)_mm512_mul_epu32((__m512i)a, (__m512i)b);
@@ -47,6 +48,9 @@ ARS_FN FloatRegister fma(FloatRegister a, FloatRegister b, FloatRegister c) { re
 ARS_FN FloatRegister square_root(FloatRegister a) { return _mm512_sqrt_ps(a); }
 ARS_FN FloatRegister interleave_low(FloatRegister a, FloatRegister b) { return _mm512_unpacklo_ps(a, b); }
 ARS_FN FloatRegister interleave_high(FloatRegister a, FloatRegister b) { return _mm512_unpackhi_ps(a, b); }
+ARS_FN uint64_t not_within(FloatRegister a, FloatRegister limit) {
+  return _mm512_cmp_ps_mask(_mm512_abs_ps(a), limit, _CMP_NLE_UQ);
+}
 #elif defined(__AVX2__)
 ARS_FN CounterRegister widening_multiply(CounterRegister a, CounterRegister b) {
   return (CounterRegister)_mm256_mul_epu32((__m256i)a, (__m256i)b);
@@ -58,6 +62,10 @@ ARS_FN FloatRegister fma(FloatRegister a, FloatRegister b, FloatRegister c) { re
 ARS_FN FloatRegister square_root(FloatRegister a) { return _mm256_sqrt_ps(a); }
 ARS_FN FloatRegister interleave_low(FloatRegister a, FloatRegister b) { return _mm256_unpacklo_ps(a, b); }
 ARS_FN FloatRegister interleave_high(FloatRegister a, FloatRegister b) { return _mm256_unpackhi_ps(a, b); }
+ARS_FN uint64_t not_within(FloatRegister a, FloatRegister limit) {
+  const FloatRegister sign = _mm256_set1_ps(-0.0f);
+  return (uint64_t)_mm256_movemask_ps(_mm256_cmp_ps(_mm256_andnot_ps(sign, a), limit, _CMP_NLE_UQ));
+}
 #elif defined(__aarch64__)
 ARS_FN CounterRegister widening_multiply(CounterRegister a, CounterRegister b) {
   return (CounterRegister)vmull_u32(vmovn_u64((uint64x2_t)a), vmovn_u64((uint64x2_t)b));
@@ -69,6 +77,10 @@ ARS_FN FloatRegister fma(FloatRegister a, FloatRegister b, FloatRegister c) { re
 ARS_FN FloatRegister square_root(FloatRegister a) { return vsqrtq_f32(a); }
 ARS_FN FloatRegister interleave_low(FloatRegister a, FloatRegister b) { return vzip1q_f32(a, b); }
 ARS_FN FloatRegister interleave_high(FloatRegister a, FloatRegister b) { return vzip2q_f32(a, b); }
+ARS_FN uint64_t not_within(FloatRegister a, FloatRegister limit) {
+  const uint32x4_t bits = {1, 2, 4, 8}, within = vcleq_f32(vabsq_f32(a), limit);
+  return vaddvq_u32(vbicq_u32(bits, within));
+}
 #endif
 
 // Philox works on Counters, with one word in the low half of each 64-bit element, because every instruction set has a
@@ -108,12 +120,16 @@ ARS_FN Words32 join(Counters x, Counters y) { return {join(x.a, y.a << 32), join
 
 ARS_FN Words32 operator^(Words32 x, Words32 y) { return {x.a ^ y.a, x.b ^ y.b}; }
 ARS_FN Words32 operator&(Words32 x, Words32 y) { return {x.a & y.a, x.b & y.b}; }
+ARS_FN Words32 operator|(Words32 x, Words32 y) { return {x.a | y.a, x.b | y.b}; }
 ARS_FN Words32 operator-(Words32 x, Words32 y) { return {x.a - y.a, x.b - y.b}; }
 ARS_FN Words32 operator-(Words32 x, uint32_t y) { return {x.a - y, x.b - y}; }
 ARS_FN Words32 operator<<(Words32 x, int n) { return {x.a << n, x.b << n}; }
 ARS_FN Words32 operator>>(Words32 x, int n) { return {x.a >> n, x.b >> n}; }
 ARS_FN Words32 shift_right_signed(Words32 x, int n) {
   return {(WordRegister)((SignedRegister)x.a >> n), (WordRegister)((SignedRegister)x.b >> n)};
+}
+ARS_FN Words32 outside(Words32 x, uint32_t least, uint32_t most) {
+  return {(WordRegister)(x.a - least > most - least), (WordRegister)(x.b - least > most - least)};
 }
 ARS_FN Words32 bits_of(Floats x) { return {(WordRegister)x.a, (WordRegister)x.b}; }
 ARS_FN Floats float_of(Words32 x) { return {(FloatRegister)x.a, (FloatRegister)x.b}; }

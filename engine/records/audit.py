@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 
 from ars.data import Dataset, ImageSize, open_data
-from ars.data.pixels import file_sha256
 from ars.engine.records.inputs import content_sha256
 from ars.engine.records.record import Record
 from ars.engine.records.run import environment_of, settings_of
@@ -24,6 +23,7 @@ from ars.engine.smoothed import SmoothedClassifier, load
 from ars.engine.statistics.certificate import Certificate, certify_votes
 from ars.engine.statistics.plan import Plan
 from ars.errors import ArgumentError, ArsError, FileError, MissingPackage, ModelError, StoreError
+from ars.external_data import hash_model
 from ars.noise import NoiseKind
 
 __all__ = ["Audit", "audit"]
@@ -65,13 +65,18 @@ def audit(
         found.differences += _recompute(record, plan, settings.family, settings.kind)
         found.recomputed += 1
     found.differences += _compare_scales(records, settings)
+    found.differences += [
+        f"input {record.idx}: its eta is not that of noise stream {settings.noise_stream}"
+        for record in records
+        if record.certificate.noise_stream != settings.noise_stream
+    ]
     # The sample is another one each time, so that whoever alters a record cannot know which inputs are drawn again.
     chosen = random.sample(records, min(sample, len(records)))
     file = engine or Path(_recorded(path, origin.engine_file, "--engine"))
     source = data or _recorded(path, origin.data_source, "--data")
     if not file.exists():
         raise ModelError(file, "there is no such file", "say with --engine where the model is now")
-    if (sha256 := file_sha256(file)) != settings.engine:
+    if (sha256 := hash_model(file).sha256) != settings.engine:
         found.differences.append(f"{file}: it is not the model of the run (its SHA-256 is {sha256})")
         return found
     with nullcontext() if device else _blaming_settings(path):
@@ -79,13 +84,16 @@ def audit(
     with loaded as classifier:
         size = ImageSize(origin.resize, origin.crop, classifier.channels)
         opened = open_data(source, size, None if origin.classes_file is None else Path(origin.classes_file))
-        other = _say(differences(settings, settings_of(classifier, opened, plan, settings.batch)))
+        here = settings_of(classifier, opened, plan, settings.batch, settings.seed)
+        # Runs before noise stream 2 did not record the maps of a generator that makes the same maps for all inputs.
+        known = settings.noise_stream == 2
+        other = _say([each for each in differences(settings, here) if known or each.name != "constant_maps"])
         # What an older store does not say of its machine cannot be compared.
         parts = differences(header.environment, environment_of(classifier))
         found.machine += _say([part for part in parts if part.one is not None])
         found.differences += other
         if not other:
-            others = _compare_inputs(records, opened)
+            others = _compare_inputs(records, opened, classifier)
             found.differences += others.values()
             chosen = [record for record in chosen if record.idx not in others]
             for changed in _redraw(chosen, classifier, opened, plan):
@@ -120,6 +128,8 @@ def _load(engine: Path, settings: RunSettings, noise_file: str | None, device: s
         family=settings.family,
         batch=settings.batch,
         seed=settings.seed,
+        noise_stream=settings.noise_stream,
+        lattice_step=settings.lattice_step,
         backend="auto" if device else settings.runner,
         device=device,
     )
@@ -130,7 +140,14 @@ def _recompute(record: Record, plan: Plan, family: str, kind: NoiseKind) -> list
     made = record.certificate
     try:
         again = certify_votes(
-            made.counts, made.selected, plan=plan, family=family, scale=made.sigma_min, kind=kind, looks=made.looks
+            made.counts,
+            made.selected,
+            plan=plan,
+            family=family,
+            scale=made.sigma_min,
+            kind=kind,
+            looks=made.looks,
+            eta=made.eta,
         )
     except ArsError as error:
         return [f"input {record.idx}: its votes make no certificate ({error})"]
@@ -154,14 +171,19 @@ def _compare_scales(records: Sequence[Record], settings: RunSettings) -> list[st
     ]
 
 
-def _compare_inputs(records: Sequence[Record], data: Dataset) -> dict[int, str]:
-    """The inputs that are not in the data as the run read them, with a sentence for each."""
+def _compare_inputs(records: Sequence[Record], data: Dataset, classifier: SmoothedClassifier) -> dict[int, str]:
+    """The inputs that are not in the data as the run read them, or whose eta does not follow from them, with a sentence
+    for each. (Where a generator makes the maps of each input, the eta of the sample is compared when it is redrawn.)"""
     found = {}
-    for idx, label, sha256 in ((record.idx, record.label, record.input_sha256) for record in records):
+    lattice = None if classifier.noise.kind is NoiseKind.INPUT else classifier.lattice
+    for record in records:
+        idx, eta = record.idx, record.certificate.eta
         if not 0 <= idx < len(data):
             found[idx] = f"input {idx}: {data.name} has only {len(data)} inputs"
-        elif (content_sha256((example := data[idx]).x), example.label) != (sha256, label):
+        elif (content_sha256(x := (example := data[idx]).x), example.label) != (record.input_sha256, record.label):
             found[idx] = f"input {idx}: {data.name} has another image or label there"
+        elif lattice and (error := lattice.error(x, *classifier.noise.at(idx, x))) != eta:
+            found[idx] = f"input {idx}: eta is {eta} in the record, and its noise has {error}"
     return found
 
 

@@ -68,6 +68,7 @@ SIZE = Kind("REAL NOT NULL", _checked(float, lambda value: value >= 0))
 SCALE = Kind("REAL NOT NULL", _checked(float, lambda value: 0 < value < math.inf))
 SECONDS = Kind("REAL NOT NULL", _checked(float, lambda value: 0 <= value < math.inf))
 SHARE = Kind("REAL NOT NULL", _checked(float, lambda value: 0 < value < 1))
+CHANCE = Kind("REAL NOT NULL", _checked(float, lambda value: 0 <= value < 1))
 TEXT = Kind("TEXT NOT NULL", _checked(str, lambda value: True))
 SCOPE = Kind("TEXT NOT NULL", Scope, str)
 COUNTS = Kind("TEXT NOT NULL", _counts, json.dumps)
@@ -144,6 +145,8 @@ COLUMNS = (
     Column("stopping", "certificate.stopping"),
     Column("budget", "certificate.budget", COUNT, older="n"),
     Column("looks", "certificate.looks", LOOKS, older="'[]'", shown=_colons, as_json=_members),
+    Column("noise_stream", "certificate.noise_stream"),
+    Column("eta", "certificate.eta", CHANCE, older="0.0"),
     Column("alpha", "certificate.alpha", SHARE, shown=None),
     Column("two_sided", "certificate.two_sided", FLAG, shown=None),
     Column("family", "certificate.family", TEXT, shown=None),

@@ -15,7 +15,7 @@ from ars.distribution import VERSION
 from ars.engine.records.inputs import Inputs, check_unchanged, content_sha256, find_shape, read_inputs
 from ars.engine.records.record import Record
 from ars.engine.records.settings import Environment, Origin, RunHeader, RunSettings
-from ars.engine.records.store import Store, read_records, stored_batch
+from ars.engine.records.store import Store, read_records, stored_settings
 from ars.engine.records.summary import Summary, summarize
 from ars.engine.samplers.host import usable_instructions
 from ars.engine.smoothed import Prepared, SmoothedClassifier
@@ -32,7 +32,7 @@ _END_SECONDS = 2.0
 class RunProgress:
     """What a run reports while it is under way. This class ignores it all; override what you want to know."""
 
-    def start(self, store: Path, prepared: Prepared, plan: Plan, done: int, left: int) -> None:
+    def start(self, store: Path, prepared: Prepared, plan: Plan, seed: int, done: int, left: int) -> None:
         """The store is open. Of the chosen inputs, `done` are certified in it already, and `left` are not."""
 
     def draws(self, number: int) -> None:
@@ -82,8 +82,10 @@ def certify_run(
         raise StoreError(path, "it cannot be written (there is no such folder)", "choose another store")
     classes = classifier.runner.classes
     shape = find_shape(source, ids, classes, skip_bad_inputs=skip_bad_inputs)
-    # The batch size is one of the settings that decide the result, so a resumed run keeps that of its store.
-    batch = classifier.batch or stored_batch(path)
+    # A resumed run keeps the settings that were chosen for it: the batch size and the random seed.
+    stored = stored_settings(path)
+    batch = classifier.batch or (stored.batch if stored else None)
+    seed = classifier.seed if classifier.seed_given or stored is None else stored.seed
     prepared = classifier.prepare(shape, batch)
     fullness = _Fullness(prepared.batch)
 
@@ -91,11 +93,11 @@ def certify_run(
         fullness.count(number)
         progress.draws(number)
 
-    with Store(path, _describe(classifier, inputs, source, plan, prepared.batch)) as opened:
+    with Store(path, _describe(classifier, inputs, source, plan, prepared.batch, seed)) as opened:
         done = opened.done()
         check_unchanged(source, {idx: done[idx] for idx in ids if idx in done}, path)
         left = [idx for idx in ids if idx not in done]
-        progress.start(path, prepared, plan, len(ids) - len(left), len(left))
+        progress.start(path, prepared, plan, seed, len(ids) - len(left), len(left))
         read = read_inputs(source, left, classes, progress.skipped if skip_bad_inputs else None, shape)
         waiting: dict[int, tuple[int | None, str]] = {}
 
@@ -105,7 +107,7 @@ def certify_run(
                 yield idx, x
 
         try:
-            for one in classifier.certify_many(numbered(), plan, batch=batch, on_draws=on_draws):
+            for one in classifier.certify_many(numbered(), plan, batch=batch, seed=seed, on_draws=on_draws):
                 label, sha256 = waiting.pop(one.input_id)
                 record = Record(one.input_id, label, one.result, one.draws, one.seconds, sha256)
                 opened.add(record)
@@ -119,7 +121,7 @@ def certify_run(
     return RunResult(path, summary, prepared.batch, fullness.share())
 
 
-def settings_of(classifier: SmoothedClassifier, data: Dataset, plan: Plan, batch: int) -> RunSettings:
+def settings_of(classifier: SmoothedClassifier, data: Dataset, plan: Plan, batch: int, seed: int) -> RunSettings:
     """The settings of a run of this version."""
     return RunSettings(
         engine=classifier.runner.sha256,
@@ -130,8 +132,10 @@ def settings_of(classifier: SmoothedClassifier, data: Dataset, plan: Plan, batch
         noise=classifier.noise.source,
         plan=plan,
         bounds=plan.bounds_version,
-        seed=classifier.seed,
+        seed=seed,
         batch=batch,
+        noise_stream=classifier.noise_stream,
+        lattice_step=classifier.lattice.step if classifier.lattice else None,
     )
 
 
@@ -151,7 +155,9 @@ def environment_of(classifier: SmoothedClassifier) -> Environment:
     )
 
 
-def _describe(classifier: SmoothedClassifier, inputs: Inputs, data: Dataset, plan: Plan, batch: int) -> RunHeader:
+def _describe(
+    classifier: SmoothedClassifier, inputs: Inputs, data: Dataset, plan: Plan, batch: int, seed: int
+) -> RunHeader:
     origin = Origin(
         data_name=data.name,
         data_source=inputs.data,
@@ -162,7 +168,7 @@ def _describe(classifier: SmoothedClassifier, inputs: Inputs, data: Dataset, pla
         crop=inputs.crop,
     )
     names = None if data.classes is None else tuple(data.classes)
-    return RunHeader(settings_of(classifier, data, plan, batch), origin, environment_of(classifier), names)
+    return RunHeader(settings_of(classifier, data, plan, batch, seed), origin, environment_of(classifier), names)
 
 
 def _text(path: Path | None) -> str | None:

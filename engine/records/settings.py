@@ -41,6 +41,12 @@ class RunSettings:
     batch: int
     """A runner's float arithmetic may depend on the number of draws in a batch."""
     noise_stream: int = 1
+    lattice_step: float | None = None
+    """Of noise stream 2."""
+
+    def __post_init__(self) -> None:
+        if self.noise_stream not in (1, 2) or (self.noise_stream == 2) != (self.lattice_step is not None):
+            raise ValueError(f"there is no noise stream {self.noise_stream} with lattice_step = {self.lattice_step}")
 
     def to_json(self) -> dict[str, object]:
         """One flat object with the settings of the noise and of the plan among the others, and nothing that is None."""

@@ -19,11 +19,11 @@ from ars.engine.records.record import Record
 from ars.engine.records.settings import Environment, Origin, RunHeader, RunSettings, differences
 from ars.errors import RunError, StoreError
 
-__all__ = ["Store", "read_header", "read_records", "stored_batch"]
+__all__ = ["Store", "read_header", "read_records", "stored_settings"]
 
-FORMAT = 2
-# Format 1 had no adaptive stopping. Its stores can be read, but their runs cannot be resumed.
-READABLE = (1, FORMAT)
+FORMAT = 3
+# Format 1 had no adaptive stopping, and formats 1 and 2 no noise stream 2. Such stores can be read, but not resumed.
+READABLE = (1, 2, FORMAT)
 
 # What `Store.refuse` calls the table of certificates. No version of ARS reads it.
 _REFUSED = "refused_certificates"
@@ -116,14 +116,14 @@ def read_records(path: str | Path) -> Iterator[Record]:
             yield read_row(row)
 
 
-def stored_batch(path: Path) -> int | None:
-    """The batch size of the run in a store; None if there is no store, or nothing is certified in it yet."""
+def stored_settings(path: Path) -> RunSettings | None:
+    """The settings of the run in a store; None if there is no store, or nothing is certified in it yet."""
     if not path.exists():
         return None
     with closing(sqlite3.connect(path, timeout=10)) as database:
         if not _is_store(database, path) or not database.execute("SELECT 1 FROM certificates").fetchone():
             return None
-    return read_header(path).settings.batch
+    return read_header(path).settings
 
 
 def _to_json(header: RunHeader) -> tuple[str, str, str]:

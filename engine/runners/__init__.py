@@ -1,10 +1,9 @@
 """Runners: models that a backend opened. Each backend has one file here, named after it; engine/backends.py lists them.
 
-This module has what every backend shares. A backend only has to open the bytes of a file and run batches; the checks of
-the model, of its shapes and of its outputs are made here, once.
+This module has what every backend shares. A backend only has to load a model that was read and hashed, and run batches;
+the checks of the model, of its shapes and of its outputs are made here, once.
 """
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ars.errors import ArsError, ModelError, RunError, one_line
+from ars.external_data import HashedModel
 from ars.manifest import Manifest, Profile
 
 if TYPE_CHECKING:
@@ -48,8 +48,7 @@ class Generator(Protocol):
 
 
 class _OpenedFile(ABC):
-    """A model that was opened from the very bytes that were hashed. Weights in other files ("external data") would not
-    be covered by the hash, so a model that has them does not load."""
+    """A model that was loaded from the very bytes that were hashed, external data included."""
 
     name: str
     """The backend's name."""
@@ -62,20 +61,26 @@ class _OpenedFile(ABC):
         self.path = path
         if not path.exists():
             raise ModelError(path, "there is no such file", "give the path of a model")
-        content = path.read_bytes()
-        self.sha256 = hashlib.sha256(content).hexdigest()
-        self._quantised = is_quantised(content)
+        model = HashedModel(path)
+        self.sha256, self.external = model.hash.sha256, model.hash.external
+        self._quantised = is_quantised(model.content)
         try:
-            self._inputs, self._outputs = self.open(content)
+            self._inputs, self._outputs = self.open(model)
         except ArsError:
+            model.close()
             raise
         except Exception as error:  # the libraries' errors have no other base class in common
-            fix = "check it with onnx.checker, or export it again, with external_data=False"
+            model.close()
+            fix = "check it with onnx.checker, or export it again"
             raise ModelError(path, f"{self.name} cannot load it ({one_line(error)})", fix) from error
 
     @abstractmethod
-    def open(self, content: bytes) -> tuple[Sequence[Port], Sequence[Port]]:
-        """Load the model from the content of its file, and return its inputs and its outputs."""
+    def open(self, model: HashedModel) -> tuple[Sequence[Port], Sequence[Port]]:
+        """Load the model, and return its inputs and its outputs.
+
+        A library that reads ONNX gets `model.onnx_source()`, and any other library gets `model.content`. Copies of
+        external files are removed afterwards, unless the runner keeps `model`.
+        """
 
 
 class Runner(_OpenedFile):

@@ -6,6 +6,7 @@ from typing import Any
 import onnxruntime
 
 from ars.engine.runners import CpuRunner, Floats, GeneratorRunner, Port
+from ars.external_data import HashedModel
 
 __all__ = ["OnnxGenerator", "OnnxRuntime"]
 
@@ -17,14 +18,14 @@ class _Session:
 
     name, version = "onnxruntime", onnxruntime.__version__
 
-    def open(self, content: bytes) -> tuple[Sequence[Port], Sequence[Port]]:
+    def open(self, model: HashedModel) -> tuple[Sequence[Port], Sequence[Port]]:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         options.enable_mem_pattern = False  # one large block per batch costs more than it saves if lanes share it
         options.log_severity_level = 4
         # Without this, sums of INT8 products saturate at 16 bits on processors without VNNI.
         options.add_session_config_entry("session.x64quantprecision", "1")
-        self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        self._session = onnxruntime.InferenceSession(model.onnx_source(), options, providers=["CPUExecutionProvider"])
         inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
         self._input, self._output = inputs[0].name if inputs else "", outputs[0].name
         return [_port(node) for node in inputs], [_port(node) for node in outputs]

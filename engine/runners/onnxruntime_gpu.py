@@ -8,7 +8,8 @@ import onnxruntime
 
 from ars.engine.runners import CpuRunner, GpuRunner, Port
 from ars.engine.runners.onnxruntime import OnnxRuntime
-from ars.errors import DeviceError, OutOfMemory, RunError, one_line
+from ars.errors import DeviceError, ModelError, OutOfMemory, RunError, one_line
+from ars.external_data import HashedModel
 
 __all__ = ["OnnxRuntimeGpu"]
 
@@ -23,10 +24,12 @@ class OnnxRuntimeGpu(GpuRunner):
 
     name, version = "onnxruntime-gpu", onnxruntime.__version__
 
-    def open(self, content: bytes) -> tuple[Sequence[Port], Sequence[Port]]:
-        self._content = content
+    def open(self, model: HashedModel) -> tuple[Sequence[Port], Sequence[Port]]:
+        self._model = model
         # A session on the CPU knows the model's inputs and outputs without taking memory on the GPU.
         self._on_cpu: CpuRunner = OnnxRuntime(self.path)
+        if self._on_cpu.sha256 != model.hash.sha256:
+            raise ModelError(self.path, "it changed while it was being read", "start again when it is complete")
         return [self._on_cpu.image], [self._on_cpu.logits]
 
     def count_classes(self) -> int:
@@ -40,7 +43,7 @@ class OnnxRuntimeGpu(GpuRunner):
         # TF32, which is on by default, would round the factors of FP32 products to 10 bits.
         cuda = {"device_id": str(number), "user_compute_stream": str(stream), "use_tf32": "0"}
         try:
-            session = onnxruntime.InferenceSession(self._content, options, providers=[(_CUDA, cuda)])
+            session = onnxruntime.InferenceSession(self._model.onnx_source(), options, providers=[(_CUDA, cuda)])
             binding = session.io_binding()
             buffers = (
                 (self.image, shape, images, binding.bind_input),

@@ -19,6 +19,7 @@ import openvino
 from openvino import opset13 as ops
 
 from ars.engine.runners import CpuRunner, Floats, GeneratorRunner, Port
+from ars.external_data import HashedModel
 
 __all__ = ["OpenVino", "OpenVinoGenerator"]
 
@@ -30,17 +31,17 @@ class _Requests:
     lane_count: int
     _inputs: Sequence[Port]
 
-    def open(self, content: bytes) -> tuple[Sequence[Port], Sequence[Port]]:
+    def open(self, model: HashedModel) -> tuple[Sequence[Port], Sequence[Port]]:
         core = openvino.Core()
-        model = core.read_model(model=content)
-        _use_unsigned_after_relu(model)
+        network = core.read_model(model.onnx_source())
+        _use_unsigned_after_relu(network)
         settings = {
             "NUM_STREAMS": self.lane_count,
             "INFERENCE_NUM_THREADS": self.lane_count,
             "ENABLE_CPU_PINNING": False,  # a lane makes its noise on any core that is free
             "INFERENCE_PRECISION_HINT": "f32",
         }
-        compiled = core.compile_model(model, "CPU", settings)
+        compiled = core.compile_model(network, "CPU", settings)
         self._free: queue.SimpleQueue[Any] = queue.SimpleQueue()
         for _ in range(self.lane_count):
             self._free.put(compiled.create_infer_request())

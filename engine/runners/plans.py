@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ars.engine.backends import manifest_of
 from ars.engine.runners import GpuRunner, Port
 from ars.errors import ArsError, DeviceError, ModelError, OutOfMemory, RunError, one_line
+from ars.external_data import HashedModel
 from ars.manifest import EngineBuild, Profile
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ class PlanRunner(GpuRunner):
         made.write_bytes(bytes(plan))
         return made
 
-    def open(self, content: bytes) -> tuple[Sequence[Port], Sequence[Port]]:
+    def open(self, model: HashedModel) -> tuple[Sequence[Port], Sequence[Port]]:
         manifest = manifest_of(self.path)
         entry = manifest.entry(self.path.name) if manifest else None
         build = entry.build if entry else None
@@ -130,7 +131,7 @@ class PlanRunner(GpuRunner):
         if build is not None and not fits(build, capability):
             built_for = ", ".join(build.compute_capabilities)
             raise ModelError(self.path, f"it was built for GPUs of compute {built_for}, and {here}", again)
-        self._runtime, self._engine = self._deserialize(content)
+        self._runtime, self._engine = self._deserialize(model.content)
         if self._engine is None:
             built = f"it was built by {build.flavour} {build.version}, and {here}" if build else here
             refusal = f"{self.name} {self.version}: {self._log.reason()}"

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ars.engine.runners import CpuRunner, Floats, Port
 from ars.errors import ModelError
+from ars.external_data import HashedModel
 from ars.manifest import Manifest, NoiseSettings
 from ars.train.model_file import load_model
 from ars.train.processes import fixed_threads
@@ -36,12 +37,12 @@ class Torch(CpuRunner):
 
     name, version = "torch", torch.__version__.partition("+")[0]
 
-    def open(self, content: bytes) -> tuple[Sequence[Port], Sequence[Port]]:
-        settings, model, rest = load_model(self.path, content)
+    def open(self, model: HashedModel) -> tuple[Sequence[Port], Sequence[Port]]:
+        settings, trained, rest = load_model(self.path, model.content)
         if rest["state"] is not None:
             raise ModelError(self.path, "its training has not finished", "resume it with `ars-train --resume`")
-        self._classifier = model.classifier
-        self.own_generator = _Maps(model.noise, self.sha256)
+        self._classifier = trained.classifier
+        self.own_generator = _Maps(trained.noise, self.sha256)
         noise = NoiseSettings(settings.family, settings.kind, settings.bounds.sigma0)
         self.own_manifest = Manifest(settings.shape, settings.classes, noise, files=())
         image = Port("x", "float32", (None, *settings.shape))

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ars.checks import float32_array, whole_number
+from ars.engine.lattice import Lattice
 from ars.engine.requests import MAX_DRAWS, Phase, Request
 from ars.errors import ArgumentError
 from ars.noise import Family, family_named, scale_map
@@ -23,18 +24,27 @@ class Sampler(ABC):
     A subclass keeps the slots in the memory where its batches are made. This class checks the arguments.
     """
 
-    def __init__(self, slots: int, dimensions: int, family: Family, seed: int) -> None:
+    def __init__(
+        self, slots: int, dimensions: int, family: Family, seed: int, *, lattice: Lattice | None = None
+    ) -> None:
+        """With a lattice, the noise is that of noise stream 2; without one, it is that of noise stream 1."""
         self.slots = whole_number("slots", slots, 1, 2**24, "it must lie between 1 and 2^24")
         what = "an input has between 1 and 2^34 dimensions"
         self.dimensions = whole_number("dimensions", dimensions, 1, 2**34, what)
         self.family = family_named(family)
         self.seed = whole_number("seed", seed, 0, 2**64 - 1, "it must fit 64 bits")
+        self.lattice = lattice
         self._loaded = np.zeros(self.slots, bool)
 
+    @property
+    def table_types(self) -> tuple[type[np.floating], ...]:
+        """The types of the tables that hold the inputs, each with one row for each slot: center and scale, and for
+        noise stream 2 margin and exact center (engine/native/stream.h)."""
+        return (np.float32, np.float32, np.float32, np.float64) if self.lattice else (np.float32, np.float32)
+
     @abstractmethod
-    def put(self, slot: int, center: NDArray[np.float32], scale: NDArray[np.float32]) -> None:
-        """Store x + mean and the scale of an input. Both are arrays with one axis; the scale may have a single
-        element."""
+    def put(self, slot: int, rows: Sequence[NDArray[np.floating]]) -> None:
+        """Store an input: its row of each table, an array with one axis that may have a single element."""
 
     def load(self, slot: int, x: ArrayLike, mean: ArrayLike, scale: ArrayLike) -> None:
         """Put an input and its noise maps in a slot. `mean` and `scale` may be single numbers.
@@ -54,13 +64,17 @@ class Sampler(ABC):
         for name, values in (("x", x), ("mean", mean), ("x + mean", center)):
             if not np.isfinite(values).all():
                 raise ArgumentError(name, values[~np.isfinite(values)].flat[0], "every value must be finite")
-        self.put(slot, center.ravel(), scale.ravel())
+        if self.lattice:
+            noise = self.lattice.noise(x.ravel(), mean.ravel(), scale.ravel())
+            self.put(slot, (noise.center, noise.scale, noise.margin, noise.exact_center))
+        else:
+            self.put(slot, (center.ravel(), scale.ravel()))
         self._loaded[slot] = True
 
     def table(self, requests: Sequence[Request]) -> tuple[NDArray[np.int64], int]:
         """The requests as the table that the native code reads, and the number of rows that they need.
 
-        Raises an ArgumentError for draws that noise stream 1 does not have, and for empty slots.
+        Raises an ArgumentError for draws that the noise streams do not have, and for empty slots.
         """
         table = np.empty((len(requests), 5), np.int64)
         rows = 0

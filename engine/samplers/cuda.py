@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ars.engine.gpu import Gpu, Workspace
+from ars.engine.lattice import Lattice
 from ars.engine.requests import Request
 from ars.engine.samplers import Sampler
 from ars.noise import Family
@@ -20,20 +21,21 @@ class CudaSampler(Sampler):
     """The slots of a run, in a GPU's memory. An input is copied there once; after that, only requests are copied to the
     GPU, and only counts are copied back."""
 
-    def __init__(self, gpu: Gpu, slots: int, dimensions: int, family: Family, seed: int) -> None:
-        super().__init__(slots, dimensions, family, seed)
+    def __init__(
+        self, gpu: Gpu, slots: int, dimensions: int, family: Family, seed: int, *, lattice: Lattice | None = None
+    ) -> None:
+        super().__init__(slots, dimensions, family, seed, lattice=lattice)
         self._gpu = gpu
         self._space = Workspace(gpu)
         with self._space.filling():
-            self._staging = self._space.pinned((2, self.dimensions), np.float32)
-            self._center, self._scale = (self._space.memory(4 * self.slots * self.dimensions) for _ in range(2))
+            self._staging = [self._space.pinned((self.dimensions,), kind) for kind in self.table_types]
+            self._tables = [self._space.memory(self.slots * row.nbytes) for row in self._staging]
 
-    def put(self, slot: int, center: NDArray[np.float32], scale: NDArray[np.float32]) -> None:
-        self._staging[0], self._staging[1] = center, scale
-        offset = 4 * slot * self.dimensions
+    def put(self, slot: int, rows: Sequence[NDArray[np.floating]]) -> None:
         with self._space.queueing():
-            self._space.upload(self._center + offset, self._staging[0])
-            self._space.upload(self._scale + offset, self._staging[1])
+            for table, staged, row in zip(self._tables, self._staging, rows, strict=True):
+                staged[:] = row
+                self._space.upload(table + slot * staged.nbytes, staged)
             self._space.wait()
 
     def end_rows(self, requests: Sequence[Request]) -> NDArray[np.int64]:
@@ -49,9 +51,12 @@ class CudaSampler(Sampler):
         blocks = -(-self.dimensions // 4)
         threads = min(_FILL_THREADS, -(-blocks // 32) * 32)
         grid = (-(-blocks // threads), min(rows, _MOST_GRID_ROWS))
-        where = (out, table, requests, rows, self._center, self._scale)
+        where = (out, table, requests, rows, *self._tables)
         noise = (self.dimensions, self.family.code, self.seed)
-        self._gpu.launch(f"fill_noisy_{dtype}", grid, threads, stream, *where, *noise)
+        if self.lattice:
+            self._gpu.launch(f"fill_lattice_{dtype}", grid, threads, stream, *where, self.lattice.step, *noise)
+        else:
+            self._gpu.launch(f"fill_noisy_{dtype}", grid, threads, stream, *where, *noise)
 
     def count(
         self, stream: Any, logits: int, dtype: str, classes: int, table: int, requests: int, rows: int, counts: int

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ars.checks import whole_number
+from ars.engine.lattice import Lattice
 from ars.engine.requests import Request
 from ars.engine.samplers import Sampler
 from ars.errors import ArgumentError, NativeError, UnknownName
@@ -34,7 +35,10 @@ def usable_cores() -> int:
 
 
 class HostSampler(Sampler):
-    """Fills batches with noise stream 1 and counts votes, for the inputs that are loaded in its slots."""
+    """Fills batches with noise and counts votes, for the inputs that are loaded in its slots.
+
+    The instructions may be one of `usable_instructions`, or "precise": noise stream 2 by its slow path alone.
+    """
 
     def __init__(
         self,
@@ -43,38 +47,43 @@ class HostSampler(Sampler):
         family: Family,
         seed: int,
         *,
+        lattice: Lattice | None = None,
         threads: int = 1,
         instructions: str | None = None,
     ) -> None:
-        super().__init__(slots, dimensions, family, seed)
+        super().__init__(slots, dimensions, family, seed, lattice=lattice)
         threads = whole_number("threads", threads, 1, 1024, "it must lie between 1 and 1024")
-        usable = usable_instructions()
+        usable = [*usable_instructions(), *(["precise"] if lattice else [])]
         if instructions is not None and instructions not in usable:
             raise UnknownName("set of instructions", instructions, usable)
         self.instructions = instructions or usable[0]
         try:
             self._workers = _native.Workers(threads)
-            self._center = np.zeros((self.slots, self.dimensions), np.float32)
-            self._scale = np.zeros((self.slots, self.dimensions), np.float32)
+            self._tables = [np.zeros((self.slots, self.dimensions), kind) for kind in self.table_types]
         except (RuntimeError, MemoryError) as error:
             raise NativeError(f"there is no room for {slots} slots of {dimensions} values ({error})") from error
 
-    def put(self, slot: int, center: NDArray[np.float32], scale: NDArray[np.float32]) -> None:
-        self._center[slot] = center
-        self._scale[slot] = scale
+    def put(self, slot: int, rows: Sequence[NDArray[np.floating]]) -> None:
+        for table, row in zip(self._tables, rows, strict=True):
+            table[slot] = row
 
     def fill(self, out: NDArray[np.float32], requests: Sequence[Request]) -> None:
-        """Write x + mean + scale * z to `out`, one row for each draw, request after request."""
+        """Write noisy copies to `out`, one row for each draw, request after request."""
         table, rows = self.table(requests)
         _check_array("out", out, writeable=True)
         if out.shape[:1] != (rows,) or out.size != rows * self.dimensions:
             needs = f"the requests need {rows} rows of {self.dimensions} dimensions"
             raise ArgumentError("out.shape", out.shape, needs)
+        center, scale, *more = self._tables
+        margin, exact_center = more or (None, None)
         _native.fill_noisy(
             out.reshape(rows, self.dimensions),
             table,
-            self._center,
-            self._scale,
+            center,
+            scale,
+            margin,
+            exact_center,
+            self.lattice.step if self.lattice else 0.0,
             self.family.code,
             self.seed,
             self._workers,

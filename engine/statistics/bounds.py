@@ -21,7 +21,9 @@ __all__ = [
     "bound_at_fixed_n",
     "check_alpha",
     "lower_confidence_bound",
+    "most_moved",
     "upper_confidence_bound",
+    "widen",
 ]
 
 MAX_N = 10**9
@@ -94,3 +96,24 @@ def check_alpha(alpha: object) -> float:
 def _check_counts(k: int, n: int) -> tuple[int, int]:
     n = whole_number("n", n, 1, MAX_N, f"the bounds are for 1 to {MAX_N} draws")
     return whole_number("k", k, 0, n, f"hits lie between 0 and the number of draws, n = {n}"), n
+
+
+def widen(p_a: float, p_b: float, eta: float) -> tuple[float, float]:
+    """Bounds of the ideal probabilities from bounds of the draws' probabilities, which differ from them by at most eta
+    (docs/soundness.md). Rounding never makes them narrower."""
+    if eta == 0:
+        return p_a, p_b
+    p_a = max(0.0, math.nextafter(p_a - eta, -1.0))
+    return p_a, min(math.nextafter(p_b + eta, 2.0), 1 - p_a)
+
+
+def most_moved(n: int, eta: float, risk: float) -> int:
+    """A number that at most `risk` of the time is exceeded by how many of n draws differ from ideal ones, if each
+    differs with probability at most eta. (More than m differ with probability at most (n eta)^(m+1) / (m+1)!.)"""
+    moved, more = 0, n * eta
+    while more > risk:
+        moved += 1
+        more *= n * eta / (moved + 1)
+        if moved > n:
+            return n
+    return moved

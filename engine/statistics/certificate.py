@@ -13,17 +13,21 @@ from decimal import ROUND_FLOOR, Context, Decimal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ars.checks import whole_number
-from ars.engine.statistics.bounds import MAX_N, binomial_test, check_alpha
+from ars.checks import real_number, whole_number
+from ars.engine.statistics.bounds import MAX_N, binomial_test, check_alpha, most_moved
 from ars.engine.statistics.looks import Look, check_looks, take_look
 from ars.engine.statistics.plan import Plan
 from ars.errors import ArgumentError
 from ars.noise import Family, NoiseKind, Scope, family_named, scale_map
 
-__all__ = ["ABSTAIN", "Certificate", "certify_votes", "format_radius", "predict_from_votes"]
+__all__ = ["ABSTAIN", "REAL_ARITHMETIC", "Certificate", "certify_votes", "format_radius", "predict_from_votes"]
 
 ABSTAIN = -1
 """Stands for the class of an abstention."""
+
+REAL_ARITHMETIC = (
+    "noise stream 1 assumes real arithmetic: a classifier that reads the low bits of its input can defeat it"
+)
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,18 @@ class Certificate:
     looks: tuple[Look, ...]
     """All looks of adaptive stopping; empty at fixed n. The bounds follow from them, the budget, alpha and the question
     (ladder.py)."""
+    eta: float
+    """How far the probability of an answer may differ between the draws and the ideal noise, which the bounds account
+    for (docs/soundness.md). It is 0 with noise stream 1, whose certificates assume real arithmetic."""
+
+    @property
+    def noise_stream(self) -> int:
+        return 2 if self.eta else 1
+
+    @property
+    def assumption(self) -> str | None:
+        """What the guarantee takes for granted about arithmetic; None with noise stream 2, which takes nothing."""
+        return None if self.eta else REAL_ARITHMETIC
 
     @property
     def abstained(self) -> bool:
@@ -103,6 +119,7 @@ def certify_votes(
     scale: ArrayLike,
     kind: NoiseKind | str,
     looks: Sequence[Look] = (),
+    eta: float = 0.0,
 ) -> Certificate:
     """The certificate that these votes prove, at the plan's alpha.
 
@@ -112,11 +129,16 @@ def certify_votes(
 
     If the plan has no question, there must be n votes. If it has one, the number of votes may depend on the votes
     themselves; then `looks` are all looks that were taken, and the last is the look at `counts`.
+
+    `eta` bounds the total variation distance between a draw and the ideal noise. If it is 0, the certificate assumes
+    that the draws were made in real arithmetic.
     """
     votes = _whole_counts(counts)
     family, kind = family_named(family), NoiseKind(kind)
     classes, n = len(votes) - 1, sum(votes)
     selected = whole_number("selected", selected, 0, classes - 1, f"there are {classes} classes")
+    if not 0 <= real_number("eta", eta, _ETA) < 1:
+        raise ArgumentError("eta", eta, _ETA)
     sigma = scale_map(scale).astype(np.float64)
     sigma_min = float(sigma.min())
     if kind is NoiseKind.ISOTROPIC and sigma_min != sigma.max():
@@ -132,7 +154,7 @@ def certify_votes(
             last = looks[-1] if looks else "none"
             raise ArgumentError("looks", last, "the last look must be the look at the counts")
         check_looks(looks, plan.n, classes)
-    p_a, p_b = plan.bound(looks or (now,), family, sigma_min)
+    p_a, p_b = plan.bound(looks or (now,), family, sigma_min, eta)
     K = family.region(p_a, p_b)
     return Certificate(
         predicted=selected if K > 0 else ABSTAIN,
@@ -152,18 +174,23 @@ def certify_votes(
         sigma_geomean=float(np.exp(np.log(sigma).mean())),
         budget=plan.n,
         looks=looks,
+        eta=eta,
     )
 
 
-def predict_from_votes(counts: Sequence[int], alpha: float) -> int:
+def predict_from_votes(counts: Sequence[int], alpha: float, eta: float = 0.0) -> int:
     """The class with the most votes, or ABSTAIN if its lead over the runner-up may be chance.
 
-    The answer is not the likeliest class with probability at most alpha. `counts` are as for `certify_votes`.
+    The answer is not the likeliest class with probability at most alpha. `counts` and `eta` are as for `certify_votes`.
+    With ideal noise, a few of the votes might have been others: at most `moved` of them, except with probability
+    alpha / 100. That many are taken from the winner and given to the runner-up before the test.
     """
     check_alpha(alpha)
     votes = _whole_counts(counts)
     top, second = sorted(range(len(votes)), key=lambda answer: -votes[answer])[:2]
-    if top == len(votes) - 1 or binomial_test(votes[top], votes[top] + votes[second]) > alpha:
+    moved, level = (most_moved(sum(votes), eta, alpha / 100), 0.99 * alpha) if eta else (0, alpha)
+    winner, other = votes[top] - moved, votes[second] + moved
+    if top == len(votes) - 1 or winner <= other or binomial_test(winner, winner + other) > level:
         return ABSTAIN
     return top
 
@@ -182,3 +209,6 @@ def format_radius(radius: float, digits: int = 3) -> str:
     if math.isinf(radius):
         return str(radius)
     return f"{Decimal(radius).quantize(Decimal(1).scaleb(-digits), ROUND_FLOOR, Context(prec=400)):f}"
+
+
+_ETA = "it is a probability, and 0 for ideal draws"

@@ -52,15 +52,19 @@ take longer to compute than many a run."""
 
 
 @lru_cache(maxsize=2**12)
-def choose_ladders(question: Question, family: Family, sigma_min: float, *, two_sided: bool) -> tuple[Ladder, ...]:
-    """The ladders that answer a question, in the order in which they are searched."""
-    return (TWO_SIDED,) if two_sided else (STEPS, make_ladder(family, question.regions(sigma_min)))
+def choose_ladders(
+    question: Question, family: Family, sigma_min: float, eta: float, *, two_sided: bool
+) -> tuple[Ladder, ...]:
+    """The ladders that answer a question, in the order in which they are searched, if the bounds that they give are
+    then widened by eta (bounds.widen)."""
+    return (TWO_SIDED,) if two_sided else (STEPS, make_ladder(family, question.regions(sigma_min), eta))
 
 
 @lru_cache
-def make_ladder(family: Family, regions: tuple[float, ...]) -> Ladder:
-    """For each region size K, from small to large, the largest miss rate at which K is certified if pB = 1 - pA."""
-    rates = (_largest_rate(family, K) for K in regions)
+def make_ladder(family: Family, regions: tuple[float, ...], eta: float = 0.0) -> Ladder:
+    """For each region size K, from small to large, the largest miss rate at which K is certified if pB = 1 - pA and
+    the bounds are widened by eta."""
+    rates = (_largest_rate(family, K) - eta for K in regions)
     return tuple(dict.fromkeys(rate for rate in rates if rate > 0))
 
 

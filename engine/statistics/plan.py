@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from ars.checks import whole_number
-from ars.engine.statistics.bounds import MAX_N, bound_at_fixed_n, check_alpha
+from ars.engine.statistics.bounds import MAX_N, bound_at_fixed_n, check_alpha, widen
 from ars.engine.statistics.ladder import bound_at_looks, choose_ladders
 from ars.engine.statistics.looks import Look
 from ars.engine.statistics.stopping import (
@@ -81,20 +81,23 @@ class Plan:
         value: Callable[[str], Any] = settings.get  # __post_init__ checks the types, None included
         return cls(value("n0"), value("n"), value("alpha"), value("two_sided"), question)
 
-    def bound(self, looks: Sequence[Look], family: Family, sigma_min: float) -> tuple[float, float]:
-        """A lower bound on pA and an upper bound on pB, from all looks at the votes. At fixed n there is one look."""
+    def bound(self, looks: Sequence[Look], family: Family, sigma_min: float, eta: float) -> tuple[float, float]:
+        """A lower bound on pA and an upper bound on pB, from all looks at the votes. At fixed n there is one look.
+
+        The probability of an answer may differ by `eta` between the draws and the ideal noise.
+        """
         if self.question is None:
             (look,) = looks
-            return bound_at_fixed_n(look, self.alpha, two_sided=self.two_sided)
-        ladders = choose_ladders(self.question, family, sigma_min, two_sided=self.two_sided)
-        return bound_at_looks(looks, self.n, self.alpha, ladders, two_sided=self.two_sided)
+            return widen(*bound_at_fixed_n(look, self.alpha, two_sided=self.two_sided), eta)
+        ladders = choose_ladders(self.question, family, sigma_min, eta, two_sided=self.two_sided)
+        return widen(*bound_at_looks(looks, self.n, self.alpha, ladders, two_sided=self.two_sided), eta)
 
-    def stopping_rule(self, family: Family, sigma_min: float) -> StoppingRule:
+    def stopping_rule(self, family: Family, sigma_min: float, eta: float) -> StoppingRule:
         """The rule that decides when an input with this noise has had enough draws."""
         if self.question is None:
             return Fixed(self.n)
 
         def radius(looks: Sequence[Look]) -> float:
-            return family.radius(*self.bound(looks, family, sigma_min), sigma_min) or NO_RADIUS
+            return family.radius(*self.bound(looks, family, sigma_min, eta), sigma_min) or NO_RADIUS
 
         return Adaptive(self.n, self.question, radius)

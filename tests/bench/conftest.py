@@ -9,6 +9,11 @@ from ars.engine.cli import main as engine
 from ars.engine.runners.onnxruntime import OnnxRuntime
 
 
+@pytest.fixture(autouse=True)
+def comparable_runs(same_seed):
+    """Runs of the benchmarks' tests are compared with each other."""
+
+
 @pytest.fixture(scope="session")
 def run_folder(tmp_path_factory):
     """Two real runs on the same 60 inputs: isotropic.sqlite, and generated.sqlite whose maps a generator made."""
@@ -20,7 +25,19 @@ def run_folder(tmp_path_factory):
     labels[:5] = (labels[:5] + 1) % 3  # some answers are wrong
     np.savez(folder / "data.npz", x=x, y=labels)
     for name, noise in (("isotropic", ["--sigma", "0.25"]), ("generated", ["--noise", folder / "noise.onnx"])):
-        given = ["certify", "--engine", folder / "model.onnx", "--data", folder / "data.npz", "--n", 500, "--batch", 64]
+        given = [
+            "certify",
+            "--engine",
+            folder / "model.onnx",
+            "--data",
+            folder / "data.npz",
+            "--n",
+            500,
+            "--batch",
+            64,
+            "--seed",
+            0,
+        ]
         out = ["--out", folder / f"{name}.sqlite", "--quiet"]
         result = CliRunner().invoke(engine, [str(word) for word in [*given, *noise, *out]])
         assert result.exit_code == 0, result.output

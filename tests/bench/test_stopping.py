@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from support import models
+from support.tracing import untraced
 
 from ars.bench.cli import main
 from ars.bench.stopping.replay import HOPES, reorder_votes, replay
@@ -49,6 +50,7 @@ def test_votes_of_a_run_end_where_the_run_ended():
     assert longer.looks[-1].hits / 20_000 == pytest.approx(0.9, abs=0.05)
 
 
+@untraced()
 def test_ours_takes_the_fewest_draws_at_equal_certified_accuracy():
     """200 inputs like a trained model's, at the budget of the field."""
     from scipy.stats import norm

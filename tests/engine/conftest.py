@@ -5,6 +5,11 @@ import pytest
 from support import models
 
 
+@pytest.fixture(autouse=True)
+def comparable_runs(same_seed):
+    """Runs of the engine's tests are compared with each other."""
+
+
 @pytest.fixture
 def files(tmp_path, monkeypatch):
     """A classifier, and data whose labels are what it says of the clean inputs."""

@@ -107,8 +107,8 @@ def test_a_run_that_was_measured_keeps_its_batch_size_when_it_goes_on():
 
 
 def command(*arguments, n):
-    given = ["--engine", "model.onnx", "--data", "data.npz", "--sigma", "0.1", "--batch", "64", "--out", "run.sqlite"]
-    return [ENGINE, "certify", *given, "--n", str(n), *arguments]
+    given = ["--engine", "model.onnx", "--data", "data.npz", "--sigma", "0.1", "--batch", "64", "--seed", "0"]
+    return [ENGINE, "certify", *given, "--out", "run.sqlite", "--n", str(n), *arguments]
 
 
 def test_a_killed_run_goes_on_to_the_same_certificates():

@@ -11,11 +11,10 @@ from click.testing import CliRunner
 from onnx import helper
 from PIL import Image
 from support import models
-from support.engine_runs import ENGINE, certify, records, refused, write_manifest
+from support.engine_runs import ENGINE, certify, records, refused
 
 import ars
 from ars.engine.cli import main
-from ars.noise import NoiseKind
 
 pytestmark = pytest.mark.usefixtures("files")
 
@@ -125,12 +124,6 @@ def test_a_model_whose_logits_depend_on_the_batch_is_refused():
     np.savez("few.npz", x=np.zeros((3, 1, 4, 4)), y=np.zeros(3, int))
     result = certify(engine="bn.onnx", data="few.npz")
     refused(result, "votes for a row depend on the other rows of its batch", "model.eval()", status=1)
-
-
-def test_noise_that_is_said_to_be_the_same_everywhere_must_be():
-    write_manifest(NoiseKind.DATASET)
-    given = ["certify", "--engine", "model.onnx", "--data", "data.npz", "--n", "100", "--batch", "64"]
-    refused(CliRunner().invoke(main, given), "model.noise.onnx: its noise is said to be of kind dataset, but differs")
 
 
 def test_maps_that_make_no_sense_are_named_with_their_file():

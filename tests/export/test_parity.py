@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from ars.engine.lattice import Lattice
 from ars.engine.requests import Phase, Request
 from ars.engine.samplers.host import HostSampler
 from ars.export.parity import CALIBRATION_DRAWS, DRAWS, ESTIMATION, SELECTION, NoisyInputs, collect_logits, compare
@@ -27,7 +28,7 @@ def one_hot(votes):
 
 
 def test_the_draws_are_the_engine_s_own(inputs):
-    sampler = HostSampler(1, 16, GAUSSIAN, seed=0)
+    sampler = HostSampler(1, 16, GAUSSIAN, seed=0, lattice=Lattice(2.0**-8))
     sampler.load(0, inputs.x[2], 0, 0.5)
     expected = np.empty((DRAWS, 1, 4, 4), np.float32)
     requests = [Request(0, 2, Phase.SELECTION, 0, SELECTION), Request(0, 2, Phase.ESTIMATION, 0, ESTIMATION)]

@@ -12,7 +12,7 @@ from support.export_runs import CLASSES, SHAPE, refused, run, write_model
 from torch import nn
 
 from ars.engine.backends import load_runner
-from ars.export.onnx_files import MAX_BYTES, write_onnx
+from ars.export.onnx_files import write_onnx
 from ars.export.precision import write_int8
 from ars.manifest import manifest_beside
 from ars.noise import NoiseKind
@@ -165,18 +165,6 @@ def test_an_int8_file_is_labelled_by_what_is_in_it(folder):
     assert manifest_beside(folder / "small.int8.onnx").entry("small.int8.onnx").precision == "int8"
 
 
-def test_an_onnx_file_with_its_weights_elsewhere_is_refused(folder, monkeypatch):
-    model = onnx.load(models.resnet(folder / "mine.onnx", shape=SHAPE, classes=3))
-    onnx.save(model, "apart.onnx", save_as_external_data=True, location="apart.data", size_threshold=16)
-    assert refused("apart.onnx", *OWN) == (
-        "apart.onnx: its weights are in other files, which its hash would not cover; "
-        "save it in one file: onnx.save(onnx.load('apart.onnx'), 'one-file.onnx')"
-    )
-    (folder / "elsewhere").mkdir()
-    monkeypatch.chdir(folder / "elsewhere")
-    assert refused("../apart.onnx", "--sigma", "1").startswith("../apart.onnx: its weights are in other files, which")
-
-
 def test_int8_of_an_old_opset_is_refused_before_the_work(folder):
     model = onnx.load(models.resnet(folder / "mine.onnx", shape=SHAPE, classes=3))
     model.opset_import[0].version = 11
@@ -292,14 +280,6 @@ def test_control_flow_that_depends_on_the_input_is_shown(folder, capfd):
 def test_a_model_for_one_batch_size_is_refused(folder):
     assert written(folder, FixedBatch()) == (
         "model.pt: it takes batches of one size only; export it with a dynamic batch, torch.export.Dim('n')"
-    )
-
-
-def test_a_model_that_no_file_holds_is_refused(folder):
-    with torch.device("meta"):
-        large = nn.Linear(2**15, MAX_BYTES // 2**17 + 1)
-    assert written(folder, large) == (
-        "model.pt: it has 2.0 GiB of weights, but an ONNX file holds less than 2; export a smaller model"
     )
 
 

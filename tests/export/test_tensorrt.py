@@ -57,6 +57,7 @@ NAMES = (
     "OnnxParser.get_error",
     "OnnxParser.num_errors",
     "OnnxParser.parse",
+    "OnnxParser.parse_from_file",
     "ParserError.code",
     "ParserError.desc",
     "ParserError.node_name",

@@ -1,32 +1,14 @@
 """Binomial tails and normal quantiles with 50 digits (mpmath), computed from their definitions."""
 
-import functools
-import sys
-
 import mpmath as mp
 
+from support.tracing import untraced
+
 mp.mp.dps = 50
-
-
 BITS = 256
 
 
-def untraced(function):
-    """The function, out of sight of coverage, which would make mpmath three times as slow."""
-
-    @functools.wraps(function)
-    def call(*arguments):
-        trace = sys.gettrace()
-        sys.settrace(None)
-        try:
-            return function(*arguments)
-        finally:
-            sys.settrace(trace)
-
-    return call
-
-
-@untraced
+@untraced()
 def binomial_tail(k: int, n: int, p: mp.mpf) -> mp.mpf:
     """P(at least k hits in n draws), summed term by term; for p near k / n or below.
 
@@ -45,7 +27,7 @@ def binomial_tail(k: int, n: int, p: mp.mpf) -> mp.mpf:
     return first * total / 2**BITS
 
 
-@untraced
+@untraced()
 def normal_quantile(p: mp.mpf) -> mp.mpf:
     """Phi^-1(p), by Newton's method on log Phi in the lower tail, where it is concave."""
     if p > mp.mpf(1) / 2:
@@ -60,7 +42,7 @@ def normal_quantile(p: mp.mpf) -> mp.mpf:
     raise ArithmeticError(f"no convergence at {p}")
 
 
-@untraced
+@untraced()
 def region(family: str, p_a: mp.mpf, p_b: mp.mpf) -> mp.mpf:
     """K, from the theorems."""
     if family == "gaussian":

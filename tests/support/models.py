@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, external_data_helper, helper, numpy_helper
 
 
 def save(path: Path, nodes, inputs, outputs, weights=()) -> Path:
@@ -34,6 +34,54 @@ def linear(path: Path, shape=(1, 4, 4), classes=3, *, batch="n", kind=TensorProt
         [value("logits", batch, classes, kind=kind)],
         [("W", weights)],
     )
+
+
+def external(path: Path, location="weights.data", *, seed=0, place="initializer", offset=None, length=None) -> Path:
+    """The classifier `linear`, whose weights are in a file of their own. `place` is where the model names that file."""
+    inside = onnx.load(linear(path, seed=seed)).graph
+    weights = numpy_helper.to_array(inside.initializer[0])
+    data = path.parent / location
+    data.parent.mkdir(parents=True, exist_ok=True)
+    data.write_bytes(bytes(offset or 0) + weights.tobytes())
+    model = external_model(location, weights.shape, place, offset=offset, length=length)
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def external_model(location, shape=(16, 3), place="initializer", **entries) -> onnx.ModelProto:
+    """logits = flatten(x) W, where W is an external tensor."""
+    tensor = TensorProto(name="W", data_type=TensorProto.FLOAT, dims=shape, data_location=TensorProto.EXTERNAL)
+    for key, entry in {"location": location, **entries}.items():
+        if entry is not None:
+            tensor.external_data.add(key=key, value=str(entry))
+    body = [helper.make_node("Flatten", ["x"], ["flat"]), helper.make_node("MatMul", ["flat", "W"], ["logits"])]
+    initializers, functions, opsets = [tensor], [], [helper.make_opsetid("", 17)]
+    if place == "constant":
+        body, initializers = [helper.make_node("Constant", [], ["W"], value=tensor), *body], []
+    elif place == "subgraph":
+        tensor.name = "V"
+        branch = helper.make_graph([helper.make_node("Identity", ["V"], ["w"])], "branch", [], [value("w", *shape)])
+        branch.initializer.append(tensor)
+        body = [helper.make_node("If", ["yes"], ["W"], then_branch=branch, else_branch=branch), *body]
+        initializers = [numpy_helper.from_array(np.array(True), "yes")]
+    elif place == "function":
+        constant = helper.make_node("Constant", [], ["w"], value=tensor)
+        functions = [helper.make_function("own", "weights", [], ["w"], [constant], opsets)]
+        body, initializers = [helper.make_node("weights", [], ["W"], domain="own"), *body], []
+        opsets = [*opsets, helper.make_opsetid("own", 1)]
+    inputs, outputs = [value("x", "n", 1, 4, 4)], [value("logits", "n", shape[1])]
+    graph = helper.make_graph(body, "test", inputs, outputs, initializers)
+    return helper.make_model(graph, opset_imports=opsets, functions=functions, ir_version=10)
+
+
+def move_weights(path: Path, location: str) -> Path:
+    """Move the weights of a model to a file of their own."""
+    model = onnx.load(path)
+    for tensor in model.graph.initializer:
+        external_data_helper.set_external_data(tensor, location)
+    (path.parent / location).unlink(missing_ok=True)
+    onnx.save(model, path)
+    return path
 
 
 def two_inputs(path: Path) -> Path:

@@ -1,7 +1,8 @@
-"""Independent implementations of noise stream 1 and of every family's theorem, slow and exact, to compare with.
+"""Independent implementations of the noise streams and of every family's theorem, slow and exact, to compare with.
 
-The stream is written from its specification in ARCHITECTURE.md, with Python's integers and float64. Philox is general
-in its word size, so that numpy's Philox4x64 can confirm it (test_known_answers.py). The theorems have 50 digits.
+The streams are written from their specifications: noise stream 1 (ARCHITECTURE.md) with Python's integers and float64,
+noise stream 2 (docs/soundness.md) with 50 digits. Philox is general in its word size, so that numpy's Philox4x64 can
+confirm it (test_known_answers.py). The theorems have 50 digits.
 """
 
 import math
@@ -50,18 +51,40 @@ def uniform(*words: int) -> list[float]:
     return [2 * middle(word) - 1 for word in words]
 
 
+def ideal_middle(word: int, bits: int = 64) -> mp.mpf:
+    return (word + mp.mpf(1) / 2) / 2**bits
+
+
+def ideal_gaussian(first: int, second: int) -> tuple[mp.mpf, mp.mpf]:
+    size, angle = mp.sqrt(-2 * mp.log(ideal_middle(first))), 2 * mp.pi * ideal_middle(second)
+    return size * mp.cos(angle), size * mp.sin(angle)
+
+
+def ideal_laplace(*words: int) -> list[mp.mpf]:
+    sizes = [-mp.log(ideal_middle(word % 2**63, 63)) for word in words]
+    return [-size if word >> 63 else size for word, size in zip(words, sizes, strict=True)]
+
+
+def ideal_uniform(*words: int) -> list[mp.mpf]:
+    return [2 * ideal_middle(word) - 1 for word in words]
+
+
 @dataclass(frozen=True)
 class Reference:
-    """What the tests know of a family: two values of standard noise from two words, and K from pA and pB."""
+    """What the tests know of a family: two values of standard noise from two words of 32 bits, two values with 50
+    digits from two words of 64 bits, and K from pA and pB."""
 
     values: Callable[[int, int], Sequence[float]]
+    ideal: Callable[[int, int], Sequence[mp.mpf]]
     region: Callable[[mp.mpf, mp.mpf], mp.mpf]
 
 
 REFERENCES = {
-    "gaussian": Reference(gaussian, lambda a, b: (exact.normal_quantile(a) - exact.normal_quantile(b)) / 2),
-    "laplace": Reference(laplace, lambda a, b: max(mp.log(a / b) / 2, -mp.log(1 - a + b))),
-    "uniform": Reference(uniform, lambda a, b: a - b),
+    "gaussian": Reference(
+        gaussian, ideal_gaussian, lambda a, b: (exact.normal_quantile(a) - exact.normal_quantile(b)) / 2
+    ),
+    "laplace": Reference(laplace, ideal_laplace, lambda a, b: max(mp.log(a / b) / 2, -mp.log(1 - a + b))),
+    "uniform": Reference(uniform, ideal_uniform, lambda a, b: a - b),
 }
 
 
@@ -69,12 +92,34 @@ def region(family: str, p_a: mp.mpf, p_b: mp.mpf) -> mp.mpf:
     return REFERENCES[family].region(p_a, p_b)
 
 
+def counter(input_id: int, phase: int, draw: int, block: int) -> tuple[int, int, int, int]:
+    return (block, draw & 0xFFFFFFFF, input_id, phase | draw >> 32 << 8)
+
+
+def stream_words(seed: int, input_id: int, phase: int, draw: int, block: int) -> list[int]:
+    return philox(counter(input_id, phase, draw, block), (seed & 0xFFFFFFFF, seed >> 32))
+
+
 def stream_block(family: str, seed: int, input_id: int, phase: int, draw: int, block: int) -> list[float]:
-    counter = (block, draw & 0xFFFFFFFF, input_id, phase | draw >> 32 << 8)
-    words = philox(counter, (seed & 0xFFFFFFFF, seed >> 32))
+    words = stream_words(seed, input_id, phase, draw, block)
     return [value for pair in (words[:2], words[2:]) for value in REFERENCES[family].values(*pair)]
 
 
 def stream_row(family: str, seed: int, input_id: int, phase: int, draw: int, dimensions: int) -> np.ndarray:
     blocks = [stream_block(family, seed, input_id, phase, draw, block) for block in range(-(-dimensions // 4))]
     return np.concatenate(blocks)[:dimensions]
+
+
+@exact.untraced
+def lattice_noise(family: str, seed: int, input_id: int, phase: int, draw: int, block: int) -> list[mp.mpf]:
+    """The ideal noise of one block of noise stream 2, from the middles of the cells of its 64-bit words."""
+    high = stream_words(seed, input_id, phase, draw, block)
+    low = stream_words(seed, input_id, phase | 0x80, draw, block)
+    words = [a << 32 | b for a, b in zip(high, low, strict=True)]
+    return [value for pair in (words[:2], words[2:]) for value in REFERENCES[family].ideal(*pair)]
+
+
+@exact.untraced
+def lattice_value(z: mp.mpf, x: float, mean: float, scale: float, step: float) -> float:
+    """The multiple of the step that is nearest to x + mean + scale z, all of which are exact."""
+    return float(mp.nint((mp.mpf(float(x)) + float(mean) + float(scale) * z) / step) * step)

@@ -1,16 +1,24 @@
-"""Rows of standard noise from noise stream 1, made by the host sampler."""
+"""Rows of noise from the host sampler, by noise stream 1 or, with `lattice=`, by noise stream 2."""
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ars.engine.requests import Phase, Request
 from ars.engine.samplers.host import HostSampler
 from ars.noise import Family
 
 
-def standard_noise(
+def standard_noise(family: Family, *, dimensions: int, **where_and_how) -> np.ndarray:
+    """Noise of mean 0 and scale 1."""
+    return noisy_copies(family, np.zeros(dimensions), **where_and_how)
+
+
+def noisy_copies(
     family: Family,
+    x: np.ndarray,
+    mean: ArrayLike = 0,
+    scale: ArrayLike = 1,
     *,
-    dimensions: int,
     seed: int = 0,
     input_id: int = 0,
     phase: int = Phase.ESTIMATION,
@@ -18,8 +26,8 @@ def standard_noise(
     draws: int = 1,
     **how,
 ) -> np.ndarray:
-    host = HostSampler(1, dimensions, family, seed, **how)
-    host.load(0, np.zeros(dimensions), 0, 1)
-    out = np.empty((draws, dimensions), np.float32)
+    host = HostSampler(1, x.size, family, seed, **how)
+    host.load(0, x, mean, scale)
+    out = np.empty((draws, x.size), np.float32)
     host.fill(out, [Request(0, input_id, phase, first_draw, draws)])
     return out

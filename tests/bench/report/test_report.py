@@ -106,8 +106,10 @@ def test_the_copies_are_the_draws_that_were_counted(runs, run_folder):
     x = open_data(spec)[one.record.idx].x
     assert np.array_equal(one.scale, np.abs(x) + np.float32(0.1))
     noise = (one.copies - x - one.mean) / one.scale
-    assert np.allclose((one.isotropic - x) / one.scale.min(), noise, atol=1e-3), "the same noise with one scale"
-    assert np.allclose((shown[0].strips[0].copies - x) / 0.25, noise, atol=1e-3), "the same input and seed"
+    assert np.allclose((one.isotropic - x) / one.scale.min(), noise, atol=0.02), (
+        "the same noise with one scale, but for the lattice"
+    )
+    assert np.allclose((shown[0].strips[0].copies - x) / 0.25, noise, atol=0.02), "the same input and seed"
 
 
 def test_data_and_noise_are_found_where_the_store_says(runs):

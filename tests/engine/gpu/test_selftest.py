@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from simulated_gpu import kernels
 from simulated_gpu.machine import Faults
 from simulated_gpu.tensorrt import make_plan
-from support import models
+from support import models, reference
 
 from ars.engine import selftest
 from ars.engine.cli import main
@@ -41,14 +41,20 @@ def test_the_simulated_gpu_passes(machine):
     result = run("selftest", "--device", "cuda:0")
     assert result.exit_code == 0, result.output
     assert result.stdout.count(" ok ") == 6
-    assert "values of each family, in float32 and float16, are the host's to the bit" in result.stdout
+    assert "values of each family and noise stream, in float32 and float16, are the host's to the bit" in result.stdout
     assert "certificate, tensorrt" in result.stdout
     assert "0 of 6,000 draws vote otherwise" in result.stdout
 
 
 @pytest.mark.parametrize(
     ("kernel", "check"),
-    [("fill_noisy_float16", "noise"), ("fill_noisy_float32", "noise"), ("count_votes_float16", "votes")],
+    [
+        ("fill_noisy_float16", "noise"),
+        ("fill_noisy_float32", "noise"),
+        ("fill_lattice_float16", "noise"),
+        ("fill_lattice_float32", "noise"),
+        ("count_votes_float16", "votes"),
+    ],
 )
 def test_a_kernel_that_computes_something_else_fails(machine, monkeypatch, kernel, check):
     launch = kernels.launch
@@ -109,15 +115,25 @@ def test_devices_without_pycuda_says_what_to_install(files):
     assert last == "cuda:0          refuses  pycuda is not installed; run `pip install 'ars-certify[gpu]'`"
 
 
-def test_the_noise_that_is_known_is_noise_stream_1():
-    from support import reference
+REQUEST = selftest._REQUESTS[1]  # its third draw is row 7
+WHERE = (2**63 + 11, REQUEST.input_id, REQUEST.phase, REQUEST.first_draw + 2)
 
-    request = selftest._REQUESTS[1]
-    center, scale = (values[request.slot] for values in selftest._slots())
-    for family in FAMILIES.values():
-        values = selftest._host_noise(family, "scalar")
-        assert selftest._is_known(values, family)
-        row = reference.stream_row(
-            family.name, 2**63 + 11, request.input_id, request.phase, request.first_draw + 2, 1023
-        )
-        np.testing.assert_allclose((values[7] - center) / scale, row, atol=1e-5)
+
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+def test_the_noise_that_is_known_is_noise_stream_1(family):
+    center, scale = (values[REQUEST.slot] for values in selftest._slots())
+    values = selftest._host_noise(family, 1, "scalar")
+    assert selftest._is_known(values, family, 1)
+    row = reference.stream_row(family.name, *WHERE, 1023)
+    np.testing.assert_allclose((values[7] - center) / scale, row, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+def test_the_noise_that_is_known_is_noise_stream_2_by_either_path(family):
+    center, scale = (values[REQUEST.slot] for values in selftest._slots())
+    values = selftest._host_noise(family, 2, "precise")
+    assert selftest._is_known(values, family, 2)
+    z = np.concatenate([reference.lattice_noise(family.name, *WHERE, block) for block in range(256)])[:1023]
+    step = selftest._STREAMS[2].step
+    row = [reference.lattice_value(z[i], center[i], 0, scale[i], step) for i in range(1023)]
+    assert values[7].tolist() == row

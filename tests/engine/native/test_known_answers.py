@@ -11,7 +11,9 @@ from support import reference
 from support.stream import standard_noise
 
 from ars.engine import _native
-from ars.engine.samplers.host import usable_instructions
+from ars.engine.lattice import Lattice
+from ars.engine.requests import Request
+from ars.engine.samplers.host import HostSampler, usable_instructions
 from ars.noise import FAMILIES
 
 HERE = Path(__file__).parent
@@ -24,7 +26,8 @@ ARM_COMPILER, ARM_EMULATOR = shutil.which("aarch64-linux-gnu-g++"), shutil.which
 
 LINES = [line.split(":") for line in ANSWERS.read_text().splitlines() if not line.startswith("#")]
 PHILOX = [(left.split()[1:], right.split()) for left, right in LINES if left.startswith("philox")]
-STREAM = [(left.split(), right.split()) for left, right in LINES if not left.startswith("philox")]
+LATTICE = [(left.split()[1:], right.split()) for left, right in LINES if left.startswith("lattice")]
+STREAM = [(left.split(), right.split()) for left, right in LINES if left.split()[0] in FAMILIES]
 COUNT = len(LINES)
 
 
@@ -64,12 +67,38 @@ def test_scalar_and_vector_code_give_the_streams_known_bits(given, expected, ins
     np.testing.assert_allclose(noise[0, -4:], exact, atol=1e-6)
 
 
+@pytest.mark.parametrize(("given", "expected"), LATTICE, ids=[" ".join(given) for given, _ in LATTICE])
+def test_both_paths_of_noise_stream_2_give_its_known_bits(given, expected):
+    family, (seed, input_id, phase, draw, block), bits = given[0], words(given[1:6]), words(given[6:])
+    step, scale, margin = np.array(bits[:3], np.uint32).view(np.float32)
+    center = np.array(bits[3], np.uint64).view(np.float64)
+    for instructions in [*usable_instructions(), "precise"]:
+        lattice, dimensions = Lattice(float(step)), 4 * block + 4
+        host = HostSampler(1, dimensions, FAMILIES[family], seed, lattice=lattice, instructions=instructions)
+        host.load(0, np.zeros(dimensions), 0, step * 64)
+        host.put(0, [np.float32(center), scale, margin, center])  # the very bits of the line, the margin among them
+        out = np.empty((1, dimensions), np.float32)
+        host.fill(out, [Request(0, input_id, phase, draw, 1)])
+        assert out[0, -4:].view(np.uint32).tolist() == words(expected), instructions
+    ideal = reference.lattice_noise(family, seed, input_id, phase, draw, block)
+    values = [reference.lattice_value(z, center * step, 0, scale * step, step) for z in ideal]
+    assert np.array(values, np.float32).view(np.uint32).tolist() == words(expected)
+
+
+def test_known_answers_of_noise_stream_2_are_decided_by_both_paths():
+    for family in FAMILIES:
+        margins = [given[8] for given, _ in LATTICE if given[0] == family]
+        assert len(margins) >= 10
+        assert 3 <= margins.count("00000000") < len(margins)  # a margin of 0 leaves every value to the slow path
+
+
 def test_python_and_cpp_list_the_same_families_with_the_same_codes():
     assert _native.families() == {family.name: family.code for family in FAMILIES.values()}
 
 
 def test_every_family_has_known_answers_and_a_reference():
     assert {given[0] for given, _ in STREAM} == reference.REFERENCES.keys() == FAMILIES.keys()
+    assert {given[0] for given, _ in LATTICE} == FAMILIES.keys()
 
 
 def passes(program, *before):

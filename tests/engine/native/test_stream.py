@@ -12,19 +12,22 @@ from hypothesis import strategies as st
 from support import reference
 from support.stream import standard_noise
 
+from ars.engine.lattice import Lattice
 from ars.engine.requests import Phase, Request
 from ars.engine.samplers.host import HostSampler, usable_instructions
 from ars.noise import FAMILIES, GAUSSIAN
 
 families = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+streams = pytest.mark.parametrize("lattice", [None, Lattice(2.0**-9)], ids=["stream 1", "stream 2"])
 
 
 @families
+@streams
 @pytest.mark.parametrize("instructions", usable_instructions())
 @pytest.mark.parametrize("dimensions", [1, 2, 3, 4, 5, 7, 31, 63, 64, 65, 127, 783, 1025, 4099])
-def test_every_number_of_dimensions_is_a_prefix_of_the_same_row(family, instructions, dimensions):
-    whole = standard_noise(family, dimensions=8192, draws=2, instructions="scalar")
-    part = standard_noise(family, dimensions=dimensions, draws=2, instructions=instructions)
+def test_every_number_of_dimensions_is_a_prefix_of_the_same_row(family, lattice, instructions, dimensions):
+    whole = standard_noise(family, dimensions=8192, draws=2, lattice=lattice, instructions="scalar")
+    part = standard_noise(family, dimensions=dimensions, draws=2, lattice=lattice, instructions=instructions)
     np.testing.assert_array_equal(part, whole[:, :dimensions])
 
 
@@ -37,23 +40,25 @@ def test_rows_agree_with_the_reference(family):
 
 
 @families
+@streams
 @pytest.mark.parametrize("threads", [2, 3, 8])
-def test_every_thread_count_gives_the_same_bits(family, threads):
-    one = standard_noise(family, dimensions=1003, draws=301)
-    np.testing.assert_array_equal(standard_noise(family, dimensions=1003, draws=301, threads=threads), one)
+def test_every_thread_count_gives_the_same_bits(family, lattice, threads):
+    where = {"dimensions": 1003, "draws": 301, "lattice": lattice}
+    np.testing.assert_array_equal(standard_noise(family, **where, threads=threads), standard_noise(family, **where))
 
 
 @families
+@streams
 @given(data=st.data())
 @settings(max_examples=40, deadline=None)
-def test_every_batch_split_and_request_order_gives_the_same_bits(family, data):
+def test_every_batch_split_and_request_order_gives_the_same_bits(family, lattice, data):
     dimensions = data.draw(st.sampled_from([5, 64, 130]))
     inputs = data.draw(st.integers(1, 4))
     draws = data.draw(st.integers(1, 60))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     x, mean = rng.random((2, inputs, dimensions), np.float32)
     scale = 0.1 + rng.random((inputs, dimensions), np.float32)
-    host = HostSampler(inputs, dimensions, family, seed=12, threads=data.draw(st.integers(1, 3)))
+    host = HostSampler(inputs, dimensions, family, seed=12, lattice=lattice, threads=data.draw(st.integers(1, 3)))
     for slot in range(inputs):
         host.load(slot, x[slot], mean[slot], scale[slot])
 
@@ -88,18 +93,20 @@ def test_a_noisy_value_is_one_rounding_of_x_plus_mean_plus_scale_times_z():
     np.testing.assert_array_equal(out, exact.astype(np.float32))
 
 
-def test_seed_input_phase_and_draw_each_change_the_noise():
+@streams
+def test_seed_input_phase_and_draw_each_change_the_noise(lattice):
     base = {"seed": 1, "input_id": 1, "phase": Phase.SELECTION, "first_draw": 1}
     other = {"seed": 2, "input_id": 2, "phase": Phase.ESTIMATION, "first_draw": 2}
-    rows = [standard_noise(GAUSSIAN, dimensions=64, **base | {name: other[name]}) for name in other]
-    rows += [standard_noise(GAUSSIAN, dimensions=64, **base | {"first_draw": 1 + 2**32})]
-    rows += [standard_noise(GAUSSIAN, dimensions=64, **base | {"seed": 1 + 2**32})]
+    rows = [standard_noise(GAUSSIAN, dimensions=64, lattice=lattice, **base | {name: other[name]}) for name in other]
+    rows += [standard_noise(GAUSSIAN, dimensions=64, lattice=lattice, **base | {"first_draw": 1 + 2**32})]
+    rows += [standard_noise(GAUSSIAN, dimensions=64, lattice=lattice, **base | {"seed": 1 + 2**32})]
     assert len({row.tobytes() for row in rows}) == len(rows)
 
 
-def test_a_process_that_is_forked_in_the_middle_of_a_fill_makes_the_same_noise():
+@streams
+def test_a_process_that_is_forked_in_the_middle_of_a_fill_makes_the_same_noise(lattice):
     """Threads do not survive a fork, and locks may stay locked; the child must neither hang nor fail."""
-    host = HostSampler(1, 4096, GAUSSIAN, seed=3, threads=2)
+    host = HostSampler(1, 4096, GAUSSIAN, seed=3, lattice=lattice, threads=2)
     host.load(0, np.zeros(4096), 0, 1)
     requests = [Request(0, 0, Phase.ESTIMATION, 0, 400)]
     expected = np.empty((400, 4096), np.float32)

@@ -23,7 +23,7 @@ class Noted(ars.RunProgress):
     def __init__(self):
         self.starts, self.total_draws, self.ids, self.errors = [], 0, [], []
 
-    def start(self, store, prepared, plan, done, left):
+    def start(self, store, prepared, plan, seed, done, left):
         self.starts.append((store, prepared.batch, plan, done, left))
 
     def draws(self, number):

@@ -10,7 +10,7 @@ import pytest
 from ars.engine.noise_maps import NoiseSource
 from ars.engine.records.record import Record
 from ars.engine.records.settings import Environment, Origin, RunHeader, RunSettings
-from ars.engine.records.store import Store, read_header, read_records, stored_batch
+from ars.engine.records.store import Store, read_header, read_records, stored_settings
 from ars.engine.records.summary import summarize
 from ars.engine.statistics.certificate import certify_votes
 from ars.engine.statistics.plan import Plan
@@ -161,8 +161,8 @@ def test_a_store_in_which_nothing_was_certified_takes_other_settings(tmp_path):
     open_store(path).close()
     open_store(path, noise=NoiseSource(sigma=0.25)).close()
     assert read_header(path).settings.noise.sigma == 0.25
-    assert stored_batch(path) is None
-    assert stored_batch(tmp_path / "none.sqlite") is None
+    assert stored_settings(path) is None
+    assert stored_settings(tmp_path / "none.sqlite") is None
 
 
 def test_a_store_that_was_killed_before_its_tables_were_made_is_begun_again(tmp_path):
@@ -170,7 +170,7 @@ def test_a_store_that_was_killed_before_its_tables_were_made_is_begun_again(tmp_
     database = sqlite3.connect(path)
     database.execute("PRAGMA journal_mode = WAL")
     database.close()
-    assert stored_batch(path) is None
+    assert stored_settings(path) is None
     with open_store(path) as store:
         store.add(record(1))
     assert len(list(read_records(path))) == 1

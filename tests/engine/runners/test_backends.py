@@ -28,8 +28,8 @@ class Fastnet(CpuRunner):
 
     name, version = "fastnet", "1.5"
 
-    def open(self, content):
-        self._weights = np.array(json.loads(content), np.float32)
+    def open(self, model):
+        self._weights = np.array(json.loads(model.content), np.float32)
         dimensions, classes = self._weights.shape
         return [Port("x", "float32", (None, 1, 4, 4))], [Port("logits", "float32", (None, classes))]
 

@@ -72,13 +72,6 @@ def images_out(path):
     return models.save(path, nodes, [models.value("x", "n", 1, 4, 4)], [models.value("y", "n", 1, 4, 4)])
 
 
-def external_data(path):
-    """Weights in a file beside it: their hash would not be the model's."""
-    model = onnx.load(models.linear(path, shape=(1, 40, 40)))
-    onnx.save(model, path, save_as_external_data=True, location="weights.data", size_threshold=0)
-    return path
-
-
 def no_batch(path):
     nodes = [helper.make_node("Relu", ["x"], ["y"])]
     return models.save(path, nodes, [models.value("x", 4)], [models.value("y", 4)])
@@ -95,7 +88,6 @@ def no_batch(path):
         (integer_input, "its input is of int64"),
         (images_out, r"has the shape \(1, 1, 4, 4\) for a batch of 1; its first output must be logits"),
         (lambda p: models.linear(p, classes=1), "it has 1 class; a classifier has at least two"),
-        (external_data, "cannot load it"),
         (no_batch, "export it with a batch axis first"),
     ],
 )

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from ars.engine import _native
+from ars.engine.lattice import Lattice
 from ars.engine.requests import MAX_DRAWS, Phase, Request
 from ars.engine.samplers.host import HostSampler, usable_instructions
 from ars.errors import ArgumentError, InputError, UnknownName
@@ -210,7 +211,9 @@ def test_the_native_module_refuses_what_would_leave_its_arrays():
     center, counts = np.zeros((2, 12), np.float32), np.zeros((1, 3), np.int64)
 
     def fill(table, out):
-        _native.fill_noisy(out, np.array([table], np.int64), center, center, 0, 0, _native.Workers(1), "scalar")
+        _native.fill_noisy(
+            out, np.array([table], np.int64), center, center, None, None, 0, 0, 0, _native.Workers(1), "scalar"
+        )
 
     for table, rows in [((2, 0, 0, 0, 3), 3), ((-1, 0, 0, 0, 3), 3), ((0, 0, 0, 0, 4), 3), ((0, 0, 0, 0, -1), 3)]:
         with pytest.raises(ValueError, match=r"fit the rows|no such slot"):
@@ -219,6 +222,42 @@ def test_the_native_module_refuses_what_would_leave_its_arrays():
         fill((0, 0, 0, 0, 3), np.zeros((3, 11), np.float32))
     with pytest.raises(ValueError, match="fit the rows"):
         _native.count_votes(np.zeros((3, 2), np.float32), np.array([[0, 0, 0, 0, 4]], np.int64), counts)
+
+
+def test_the_native_module_refuses_half_a_lattice():
+    """Noise stream 2 needs a step, a margin and an exact center, and noise stream 1 has none of them."""
+    single, double = np.ones((2, 12), np.float32), np.ones((2, 12))
+
+    def fill(margin, exact_center, step, instructions="scalar"):
+        out, table = np.zeros((3, 12), np.float32), np.array([[0, 0, 0, 0, 3]], np.int64)
+        workers = _native.Workers(1)
+        _native.fill_noisy(out, table, single, single, margin, exact_center, step, 0, 0, workers, instructions)
+
+    fill(single, double, 0.5)
+    fill(None, None, 0)
+    for margin, exact_center, step in [
+        (None, None, 0.5),
+        (single, None, 0.5),
+        (None, double, 0.5),
+        (single, double, 0),
+    ]:
+        with pytest.raises(ValueError, match="a step needs a margin and an exact center"):
+            fill(margin, exact_center, step)
+    for margin, exact_center in [(single[:1], double), (single, double[:1]), (single[:, :11].copy(), double)]:
+        with pytest.raises(ValueError, match="fit each other"):
+            fill(margin, exact_center, 0.5)
+    with pytest.raises(ValueError, match="noise stream 1 has no slow path"):
+        fill(None, None, 0, "precise")
+
+
+@pytest.mark.parametrize("lattice", [None, Lattice(2.0**-8)], ids=["stream 1", "stream 2"])
+def test_noise_maps_may_be_single_numbers(lattice):
+    x, rows = np.linspace(-1, 1, 12, dtype=np.float32), np.empty((2, 5, 12), np.float32)
+    for out, mean, scale in zip(rows, (0.25, np.full(12, 0.25)), (0.5, np.full(12, 0.5)), strict=True):
+        host = HostSampler(1, 12, GAUSSIAN, 0, lattice=lattice)
+        host.load(0, x, mean, scale)
+        host.fill(out, [request(5)])
+    np.testing.assert_array_equal(*rows)
 
 
 def test_a_machine_without_memory_or_threads_is_one_sentence():

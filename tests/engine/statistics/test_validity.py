@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 from support import simulate
+from support.tracing import untraced
 
 from ars.engine.statistics.bounds import lower_confidence_bound
 from ars.engine.statistics.ladder import STEPS, TWO_SIDED, bound_at_looks, make_ladder
@@ -46,6 +47,7 @@ WORST = [RATES[number] * (1 + 1e-9) for number in (0, 4, 9, 20, 48, 55, 60, len(
 
 
 @pytest.mark.parametrize("rate", [pytest.param(rate, id=f"{rate:.4f}") for rate in WORST])
+@untraced()
 def test_the_best_bound_of_all_looks_is_above_the_truth_no_more_often_than_alpha(rate):
     """This is the worst that any stopping rule could do: it takes each input's bound at its best look."""
     wrong = 0
@@ -84,6 +86,7 @@ def test_what_excludes_a_lower_rate_excludes_each_rate_that_is_tested_after_it(m
 
 
 @pytest.mark.parametrize("probabilities", [(0.6, 0.3, 0.1), (0.9, 0.07, 0.03), (0.5, *[0.1] * 5), (0.97, 0.03, 0)])
+@untraced()
 def test_both_bounds_of_all_looks_are_wrong_together_no_more_often_than_alpha(probabilities):
     inputs = 5000
     wrong = 0
@@ -130,6 +133,7 @@ def wrong_certificates(plan, family, inputs):
 @pytest.mark.parametrize("two_sided", [False, True], ids=["binary", "two-sided"])
 @pytest.mark.parametrize("question", QUESTIONS)
 @pytest.mark.parametrize("family", FAMILIES)
+@untraced()
 def test_certificates_of_every_rule_and_family_are_above_the_truth_no_more_often_than_alpha(
     family, question, two_sided, inputs
 ):

@@ -32,6 +32,8 @@ static size_t run(void (*kernel)(Parameters...), const unsigned* grid, const uns
 extern "C" size_t launch(const char* name, const unsigned* grid, const unsigned* block, const char* bytes) {
   if (!strcmp(name, "fill_noisy_float32")) return run(fill_noisy_float32, grid, block, bytes);
   if (!strcmp(name, "fill_noisy_float16")) return run(fill_noisy_float16, grid, block, bytes);
+  if (!strcmp(name, "fill_lattice_float32")) return run(fill_lattice_float32, grid, block, bytes);
+  if (!strcmp(name, "fill_lattice_float16")) return run(fill_lattice_float16, grid, block, bytes);
   if (!strcmp(name, "count_votes_float32")) return run(count_votes_float32, grid, block, bytes);
   if (!strcmp(name, "count_votes_float16")) return run(count_votes_float16, grid, block, bytes);
   return 0;

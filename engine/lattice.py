@@ -1,0 +1,119 @@
+"""The lattice of noise stream 2: its step, how an input's noise is written in units of it, and the error that remains.
+
+Noise stream 2 smooths the classifier f(Q(y)), where Q rounds every dimension to the nearest multiple of the step. That
+is a function of real numbers, so the theorems hold for it as they stand, and floating-point arithmetic enters at one
+point only: the draws have the distribution of Q(x + mean + scale Z) up to a total variation distance `error`, by which
+the bounds of a certificate are widened. docs/soundness.md has the proof; the numbers below are its constants.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ars.checks import real_number
+from ars.errors import ArgumentError
+
+__all__ = ["Lattice", "LatticeNoise", "choose_step"]
+
+Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+
+UNKNOWN_STEP = 2.0**-10
+"""The step where the scale is not known before the inputs are: fit for scales from 1/32 to 32."""
+IMAGE_STEP = 2.0**-8
+"""The step for scales from 0.25 to 4: about that of 8-bit pixels, and exact in float16 for values up to 8."""
+_FINEST, _COARSEST = 64, 1024
+"""Steps in a scale: the share of values that float32 cannot decide grows with their number."""
+
+# The range of the proof: scale / step, and |x + mean| / step.
+LEAST_SCALE, MOST_SCALE, MOST_CENTER = 32, 2.0**15, 2.0**20
+_LEAST_STEP, _MOST_STEP = 2.0**-100, 2.0**100
+
+_FAST_ERROR = 2.0**-19
+"""A bound on |z - Z| of the fast path (tests/engine/native/fast_path.cpp)."""
+_FAST_LARGEST = 8.4
+"""The fast path has no larger |z|."""
+_SLOW_ERROR = 2.0**-46
+"""A bound on |z - Z| of the slow path, with the rounding of scale * z."""
+
+
+@dataclass(frozen=True)
+class LatticeNoise:
+    """An input's noise in units of the step, as the native code takes it (engine/native/lattice.h)."""
+
+    center: Floats
+    scale: Floats
+    margin: Floats
+    """If the fast path's number is this close to a whole number, the value is decided."""
+    exact_center: Doubles
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """The multiples of a step, which is a power of two."""
+
+    step: float
+
+    def __post_init__(self) -> None:
+        step = real_number("lattice_step", self.step, _STEP)
+        if not _LEAST_STEP <= step <= _MOST_STEP or _power_of_two_below(step) != step:
+            raise ArgumentError("lattice_step", step, _STEP)
+
+    def noise(self, x: Floats, mean: Floats, scale: Floats) -> LatticeNoise:
+        """The noise of an input, or a refusal where it is beyond the range of the proof."""
+        center = self._center(x, mean)
+        self._check_range(float(scale.min()), float(scale.max()), float(np.abs(center).max()) * self.step)
+        scale = np.broadcast_to(scale / np.float32(self.step), x.shape)
+        error = scale.astype(np.float64) * (_FAST_ERROR + _FAST_LARGEST * 2.0**-24) + 1.001 * 2.0**-23 * np.abs(center)
+        margin = np.nextafter((0.5 - 2.0**-25 - error).astype(np.float32), np.float32(-1))
+        return LatticeNoise(center.astype(np.float32), scale, margin, center)
+
+    def error(self, x: Floats, mean: Floats, scale: Floats) -> float:
+        """A bound on the total variation distance between one draw and Q(x + mean + scale Z) with ideal Z.
+
+        It is rounded up to a power of two: inputs of nearly the same noise then share the tests of adaptive stopping.
+        """
+        center = np.abs(self._center(x, mean))
+        scale = np.broadcast_to(scale / np.float32(self.step), x.shape).astype(np.float64)
+        wrong = 2 * (_SLOW_ERROR * scale + 2.0**-51 * center) * (1 + 1 / scale)
+        return float(2.0 ** math.ceil(math.log2(math.fsum(wrong.ravel()) * (1 + 1e-9))))
+
+    def _check_range(self, least: float, most: float, furthest: float) -> None:
+        """Refuse an input whose smallest or largest scale or largest |x + mean| is beyond the range of the proof."""
+        if not least >= LEAST_SCALE * self.step:
+            allowed = f"it must be at most a {LEAST_SCALE}nd of the smallest scale, {least:g}"
+            raise ArgumentError("lattice_step", self.step, f"{allowed}: {_other_step(least, most, furthest)}")
+        for name, value, limit in (("scale", most, MOST_SCALE), ("x + mean", furthest, MOST_CENTER)):
+            if not value <= limit * self.step:
+                allowed = f"the largest for a lattice step of {self.step:g} is {limit * self.step:g}"
+                raise ArgumentError(name, value, f"{allowed}: {_other_step(least, most, furthest)}")
+
+    def _center(self, x: Floats, mean: Floats) -> Doubles:
+        return (x.astype(np.float64) + mean) / self.step
+
+
+def choose_step(scale_min: float) -> float:
+    """The step for noise of this smallest scale: 2^-8 for the usual noise on images, and otherwise the largest power of
+    two that is at most a 64th of the scale."""
+    if _FINEST * IMAGE_STEP <= scale_min <= _COARSEST * IMAGE_STEP:
+        return IMAGE_STEP
+    return _power_of_two_below(scale_min / _FINEST)
+
+
+def _other_step(least: float, most: float, furthest: float) -> str:
+    """The advice to use a step that fits these scales and this largest |x + mean|, if there is one."""
+    largest, needed = _power_of_two_below(least / LEAST_SCALE), max(most / MOST_SCALE, furthest / MOST_CENTER)
+    if largest >= needed:
+        preferred = choose_step(least)
+        return f"use a lattice step of {preferred if preferred >= needed else largest}"
+    return f"no lattice step fits this input, unless its smallest scale is at least {2 * LEAST_SCALE * needed:g}"
+
+
+def _power_of_two_below(value: float) -> float:
+    """The largest power of two that is at most this positive number."""
+    return math.ldexp(0.5, math.frexp(value)[1])
+
+
+_STEP = "it must be a power of two between 2^-100 and 2^100, like 0.00390625"

@@ -1,0 +1,76 @@
+// Measures how far the float32 noise can be from ideal noise, over all words, or over every `stride`-th.
+//
+// docs/soundness.md needs 2^-19: for every pair of words that `unbounded` lets pass, and for all ideal numbers U and V
+// that begin with these words. Each factor of a value depends on one word of 32 bits, so every case can be tried. The
+// math library's double functions serve as exact ones; their error, below 1e-14, is far below the last digit printed.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+
+#include "distributions.h"
+
+using namespace ars;
+
+static const double pi = 3.14159265358979323846, cells = 4294967296.0, rounding = 0x1p-24;
+
+// The exact -log(U) at both ends of the cell [word, word + 1) / 2^bits, from the end that keeps all digits.
+static double minus_log(double word, double words) {
+  return word < words / 2 ? -std::log(word / words) : -std::log1p((word - words) / words);
+}
+
+static double largest_gaussian_error(uint64_t stride) {
+  double trigonometry = 0;  // of the cosine and the sine
+  // Half a turn changes nothing but both signs, of the computed values and of the exact ones, so half of the words do.
+  for (uint64_t word = 0; word < 1ull << 31; word += stride) {
+    const uint32_t low_bits = (uint32_t)word << 1;
+    const float r = fma(signed_to_float(low_bits), 0x1p-33f, 0x1p-33f);
+    float sine, cosine;
+    sine_and_cosine(r, sine, cosine);
+    const double sign = ((uint32_t)word ^ low_bits) >> 31 ? -1 : 1, angle = 2 * pi * ((double)word + 0.5) / cells;
+    trigonometry =
+        std::max({trigonometry, std::fabs(sign * sine - std::sin(angle)), std::fabs(sign * cosine - std::cos(angle))});
+  }
+  trigonometry += pi / cells;  // V is at most half a cell from the middle
+  double largest = 0;
+  for (uint64_t word = 0; word < 1ull << 32; word += stride) {
+    uint32_t first, second;
+    gaussian::unbounded((uint32_t)word, 0u, first, second);
+    if (first) continue;
+    const float u = fma(to_float((uint32_t)word), 0x1p-32f, 0x1p-33f), radius = square_root(minus_two_log(u));
+    const double high = std::sqrt(2 * minus_log((double)word, cells)),
+                 low = std::sqrt(2 * minus_log((double)word + 1, cells));
+    const double error = std::max(std::fabs(radius - high), std::fabs(radius - low));
+    largest = std::max(largest, error + radius * (trigonometry + rounding * 1.001));
+  }
+  return largest;
+}
+
+static double largest_laplace_error(uint64_t stride) {
+  double largest = 0;
+  for (uint64_t word = 0; word < 1ull << 31; word += stride) {
+    uint32_t first, second;
+    laplace::unbounded((uint32_t)word, (uint32_t)word, first, second);
+    if (first) continue;
+    const double size = laplace::value<float>((uint32_t)word);
+    const double high = minus_log((double)word, cells / 2), low = minus_log((double)word + 1, cells / 2);
+    largest = std::max({largest, std::fabs(size - high), std::fabs(size - low)});
+  }
+  return largest;
+}
+
+static double largest_uniform_error(uint64_t stride) {
+  double largest = 0;
+  for (uint64_t word = 0; word < 1ull << 32; word += stride) {
+    const double value = uniform::value<float>((uint32_t)word), low = 2 * (double)word / cells - 1,
+                 high = low + 2 / cells;
+    largest = std::max({largest, std::fabs(value - low), std::fabs(value - high)});
+  }
+  return largest;
+}
+
+int main(int argc, char** argv) {
+  const uint64_t stride = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1;
+  std::printf("gaussian %a\nlaplace %a\nuniform %a\n", largest_gaussian_error(stride), largest_laplace_error(stride),
+              largest_uniform_error(stride));
+}

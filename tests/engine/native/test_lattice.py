@@ -1,0 +1,191 @@
+"""Noise stream 2 is ideal noise on the lattice: the measurements and comparisons that docs/soundness.md relies on."""
+
+import platform
+import re
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import reference
+from support.stream import noisy_copies, standard_noise
+
+from ars.engine.lattice import MOST_CENTER, MOST_SCALE, Lattice
+from ars.engine.requests import MAX_DRAWS, Phase
+from ars.engine.samplers.host import usable_instructions
+from ars.errors import ArgumentError, UnknownName
+from ars.noise import FAMILIES, GAUSSIAN, UNIFORM
+
+HERE = Path(__file__).parent
+NATIVE = HERE.parents[2] / "engine" / "native"
+
+families = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+
+
+def measure(folder, source, *arguments, header="", old="", new=""):
+    """The largest error of each family, as a program of this folder prints it, perhaps with a change in a header."""
+    for path in NATIVE.glob("*.h"):
+        text = path.read_text()
+        assert path.name != header or old in text
+        (folder / path.name).write_text(text.replace(old, new) if path.name == header else text)
+    program = folder / "program"
+    libraries = ["-lquadmath"] if platform.machine() == "x86_64" else []
+    command = ["c++", "-std=c++17", "-O2", "-ffp-contract=off", "-Wall", "-Wextra", f"-I{folder}"]
+    compiled = subprocess.run([*command, HERE / source, "-o", program, *libraries], capture_output=True, text=True)
+    assert compiled.returncode == 0, compiled.stderr
+    printed = subprocess.run([program, *arguments], capture_output=True, text=True, check=True).stdout
+    return {name: float.fromhex(value) for name, value in map(str.split, printed.splitlines())}
+
+
+@pytest.mark.parametrize("stride", [4099, pytest.param(1, marks=pytest.mark.slow)], ids=["some words", "all words"])
+def test_the_fast_paths_noise_is_within_2_to_the_minus_19_of_ideal_noise(tmp_path, stride):
+    errors = measure(tmp_path, "fast_path.cpp", str(stride))
+    assert errors.keys() == FAMILIES.keys()
+    assert max(errors.values()) < 2.0**-19
+    if stride == 1:
+        documented = re.findall(r"^    (\w+) (0x\S+)$", (HERE.parents[2] / "docs" / "soundness.md").read_text(), re.M)
+        assert errors == pytest.approx({name: float.fromhex(value) for name, value in documented}, rel=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("family", "least", "wider"),
+    [
+        ("gaussian", "0x00040000u", "0x00000400u"),
+        ("gaussian", "0xFFF3FFFFu", "0xFFFFF3FFu"),
+        ("laplace", "0x00080000u", "0x00000400u"),
+    ],
+)
+def test_words_that_the_fast_path_leaves_to_the_slow_path_would_exceed_its_bound(tmp_path, family, least, wider):
+    errors = measure(tmp_path, "fast_path.cpp", "4099", header="distributions.h", old=least, new=wider)
+    assert errors[family] > 2.0**-19
+
+
+def test_the_slow_paths_noise_is_within_110_roundings_of_ideal_noise(tmp_path):
+    errors = measure(tmp_path, "slow_path.cpp")
+    assert errors.keys() == FAMILIES.keys()
+    assert errors["gaussian"] <= 88
+    assert errors["laplace"] <= 107
+    assert errors["uniform"] <= 3
+
+
+@pytest.mark.parametrize(
+    ("family", "old", "new"),
+    [
+        ("laplace", "p = fma(p, w, 1.0 / 15);", ""),
+        ("gaussian", "p = fma(p, q, 1.0 / 6227020800.0);", ""),
+        ("gaussian", "add(to_double(most - word), 0.5)", "to_double(most - word)"),
+    ],
+)
+def test_an_error_in_the_slow_path_would_be_measured(tmp_path, family, old, new):
+    errors = measure(tmp_path, "slow_path.cpp", header="precise.h", old=old, new=new)
+    assert errors[family] > 110
+
+
+def random_maps(seed, dimensions):
+    """Scales from 32 to 2^15 steps and centers up to 2^20 steps, every size of both as likely as any other."""
+    rng = np.random.default_rng(seed)
+    scale = (32 * 2 ** rng.uniform(0, 10, dimensions)).astype(np.float32)
+    center = rng.choice([-1, 1], dimensions) * 2 ** rng.uniform(-4, 19.98, dimensions)
+    mean = (center * rng.uniform(-0.01, 0.01, dimensions)).astype(np.float32)
+    return center.astype(np.float32), mean, scale
+
+
+def differences(family, values):
+    """How many values of the fast path, by each set of instructions, are not those of the slow path; and how many the
+    slow path made. Every batch has other maps, another step and an odd number of dimensions."""
+    different = made = seed = 0
+    while made < values:
+        dimensions, draws = (997, 1023, 2051, 4099)[seed % 4], 257 if values < 10**8 else 4096
+        step = 2.0 ** (seed % 41 - 20)
+        maps = [values * np.float32(step) for values in random_maps(seed, dimensions)]
+        how = {"lattice": Lattice(step), "seed": seed, "draws": draws, "threads": 2}
+        slow = noisy_copies(family, *maps, **how, instructions="precise")
+        for instructions in usable_instructions():
+            different += np.count_nonzero(noisy_copies(family, *maps, **how, instructions=instructions) != slow)
+        made, seed = made + slow.size, seed + 1
+    return different, made
+
+
+@families
+@pytest.mark.parametrize(
+    "values", [3_400_000, pytest.param(340_000_000, marks=pytest.mark.slow)], ids=["10^7 in all", "10^9 in all"]
+)
+def test_the_fast_path_and_the_slow_path_give_the_same_values(family, values):
+    different, made = differences(family, values)
+    assert made >= values
+    assert different == 0
+
+
+@families
+def test_without_its_margin_the_fast_path_would_differ(family, monkeypatch):
+    noise = Lattice.noise
+    half = np.float32(0.5)
+    monkeypatch.setattr(Lattice, "noise", lambda *given: replace(made := noise(*given), margin=made.margin * 0 + half))
+    different, made = differences(family, 3_400_000)
+    assert different > made * len(usable_instructions()) * 1e-6
+
+
+@families
+def test_values_are_those_of_ideal_noise_in_50_digits(family):
+    step, dimensions, draws = 2.0**-8, 203, 8
+    x, mean, scale = (values * np.float32(step) for values in random_maps(5, dimensions))
+    where = {"seed": 2**40 + 5, "input_id": 9, "phase": Phase.SELECTION}
+    noisy = noisy_copies(family, x, mean, scale, **where, draws=draws, lattice=Lattice(step))
+    for draw in range(draws):
+        z = [reference.lattice_noise(family.name, *where.values(), draw, block) for block in range(51)]
+        ideal = map(reference.lattice_value, np.concatenate(z)[:dimensions], x, mean, scale, [step] * dimensions)
+        assert noisy[draw].tolist() == list(ideal)
+
+
+@families
+def test_the_most_extreme_of_ten_million_values_are_those_of_ideal_noise(family):
+    """Those at both ends, which only the slow path can decide, and those nearest to 0."""
+    lattice, dimensions = Lattice(2.0**-15), 10**7
+    z = standard_noise(family, dimensions=dimensions, seed=8)[0]
+    order = np.argpartition(np.abs(z), [100, dimensions - 100])
+    chosen = [*order[:100], *order[-100:]]
+    noisy = standard_noise(family, dimensions=dimensions, seed=8, lattice=lattice)[0]
+    for i in chosen:
+        ideal = reference.lattice_noise(family.name, 8, 0, Phase.ESTIMATION, 0, int(i) // 4)[int(i) % 4]
+        assert noisy[i] == reference.lattice_value(ideal, 0, 0, 1, lattice.step)
+
+
+@families
+@pytest.mark.parametrize("step", [2.0**-100, 2.0**-8, 2.0**100])
+@pytest.mark.parametrize("far", [0, 1])
+def test_values_are_multiples_of_the_step_at_every_end_of_the_range(family, step, far):
+    x = np.full(4099, far * MOST_CENTER * step, np.float32)
+    noisy = noisy_copies(family, x, 0, MOST_SCALE * step, draws=50, lattice=Lattice(step)).astype(np.float64)
+    cells = noisy / step
+    np.testing.assert_array_equal(cells, np.rint(cells))
+    assert np.abs(cells).max() < 2**22
+    assert not np.signbit(noisy[noisy == 0]).any()
+
+
+@settings(deadline=None)
+@given(
+    phase=st.sampled_from(Phase),
+    draw=st.integers(0, MAX_DRAWS - 1),
+    other=st.sampled_from(Phase),
+    other_draw=st.integers(0, MAX_DRAWS - 1),
+)
+def test_the_slow_paths_counters_are_no_other_draws(phase, draw, other, other_draw):
+    slow = reference.counter(0, phase | 0x80, draw, 0)
+    assert slow != reference.counter(0, other, other_draw, 0)
+    assert slow[3] & 0x80
+    assert not reference.counter(0, other, other_draw, 0)[3] & 0x80
+    assert (slow == reference.counter(0, other | 0x80, other_draw, 0)) == ((phase, draw) == (other, other_draw))
+
+
+def test_no_request_can_ask_for_the_slow_paths_phases():
+    for phase in Phase:
+        with pytest.raises(ArgumentError, match=f"phase = {phase | 0x80} is not valid"):
+            standard_noise(UNIFORM, dimensions=4, phase=phase | 0x80)
+
+
+def test_noise_stream_1_has_no_slow_path():
+    with pytest.raises(UnknownName, match="unknown set of instructions 'precise'"):
+        standard_noise(GAUSSIAN, dimensions=4, instructions="precise")
