@@ -29,6 +29,7 @@ from typing import Any, BinaryIO
 
 from ars.data.pixels import file_sha256
 from ars.errors import MissingPackage, ModelError, one_line
+from ars.random_nodes import refuse_random_nodes
 
 __all__ = ["ENGINE_SUFFIXES", "TORCH_SUFFIXES", "ExternalFile", "HashedModel", "ModelHash", "hash_model"]
 
@@ -112,9 +113,10 @@ class HashedModel:
 
     def onnx_source(self) -> bytes | Path:
         """What a library that reads ONNX may load: the content, if it cannot name other files, or the copy of the model
-        file, which lies beside the copies of its external files."""
+        file, which lies beside the copies of its external files. A model that draws random numbers is refused."""
         if self._names_files and self._copy is None:
             raise ModelError(self.path, "it is not an ONNX model", "export it again")
+        refuse_random_nodes(self.path, self.content)
         return self._copy or self.content
 
 
