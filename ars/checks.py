@@ -12,8 +12,10 @@ __all__ = ["float32_array", "real_number", "whole_number"]
 
 
 def whole_number(name: str, value: object, low: int, high: int, requirement: str) -> int:
-    """A Python int in [low, high], from any integer type."""
+    """A Python int in [low, high], from any integer type. True and False are not numbers here."""
     try:
+        if isinstance(value, bool):
+            raise TypeError
         number = operator.index(value)  # type: ignore[arg-type]  # a TypeError is expected
     except TypeError:
         raise ArgumentError(name, repr(value), "it must be a whole number") from None
@@ -23,8 +25,8 @@ def whole_number(name: str, value: object, low: int, high: int, requirement: str
 
 
 def real_number(name: str, value: object, requirement: str) -> float:
-    """A Python float that is not NaN, from any real number type."""
-    if isinstance(value, str | bytes):
+    """A Python float that is not NaN, from any real number type. True and False are not numbers here."""
+    if isinstance(value, str | bytes | bool | np.bool_):
         raise ArgumentError(name, repr(value), "it must be a number")
     try:
         number = float(value)  # type: ignore[arg-type]  # a TypeError is expected

@@ -60,12 +60,11 @@ class Lattice:
         step = real_number("lattice_step", self.step, _STEP)
         if not _LEAST_STEP <= step <= _MOST_STEP or _power_of_two_below(step) != step:
             raise ArgumentError("lattice_step", step, _STEP)
+        object.__setattr__(self, "step", step)
 
     def noise(self, x: Floats, mean: Floats, scale: Floats) -> LatticeNoise:
         """The noise of an input, or a refusal where it is beyond the range of the proof."""
-        center = self._center(x, mean)
-        self._check_range(float(scale.min()), float(scale.max()), float(np.abs(center).max()) * self.step)
-        scale = np.broadcast_to(scale / np.float32(self.step), x.shape)
+        center, scale = self._in_steps(x, mean, scale)
         error = scale.astype(np.float64) * (_FAST_ERROR + _FAST_LARGEST * 2.0**-24) + 1.001 * 2.0**-23 * np.abs(center)
         margin = np.nextafter((0.5 - 2.0**-25 - error).astype(np.float32), np.float32(-1))
         return LatticeNoise(center.astype(np.float32), scale, margin, center)
@@ -74,11 +73,18 @@ class Lattice:
         """A bound on the total variation distance between one draw and Q(x + mean + scale Z) with ideal Z.
 
         It is rounded up to a power of two: inputs of nearly the same noise then share the tests of adaptive stopping.
+        An input beyond the range of the proof is refused.
         """
-        center = np.abs(self._center(x, mean))
-        scale = np.broadcast_to(scale / np.float32(self.step), x.shape).astype(np.float64)
-        wrong = 2 * (_SLOW_ERROR * scale + 2.0**-51 * center) * (1 + 1 / scale)
+        center, scale = self._in_steps(x, mean, scale)
+        s = scale.astype(np.float64)
+        wrong = 2 * (_SLOW_ERROR * s + 2.0**-51 * np.abs(center)) * (1 + 1 / s)
         return float(2.0 ** math.ceil(math.log2(math.fsum(wrong.ravel()) * (1 + 1e-9))))
+
+    def _in_steps(self, x: Floats, mean: Floats, scale: Floats) -> tuple[Doubles, Floats]:
+        """x + mean and the scale in units of the step, or a refusal where they are beyond the range of the proof."""
+        center = (x.astype(np.float64) + mean) / self.step
+        self._check_range(float(scale.min()), float(scale.max()), float(np.abs(center).max()) * self.step)
+        return center, np.broadcast_to(scale / np.float32(self.step), x.shape)
 
     def _check_range(self, least: float, most: float, furthest: float) -> None:
         """Refuse an input whose smallest or largest scale or largest |x + mean| is beyond the range of the proof."""
@@ -90,13 +96,17 @@ class Lattice:
                 allowed = f"the largest for a lattice step of {self.step:g} is {limit * self.step:g}"
                 raise ArgumentError(name, value, f"{allowed}: {_other_step(least, most, furthest)}")
 
-    def _center(self, x: Floats, mean: Floats) -> Doubles:
-        return (x.astype(np.float64) + mean) / self.step
 
-
-def choose_step(scale_min: float) -> float:
+def choose_step(scale_min: float, argument: str = "scale") -> float:
     """The step for noise of this smallest scale: 2^-8 for the usual noise on images, and otherwise the largest power of
-    two that is at most a 64th of the scale."""
+    two that is at most a 64th of the scale. `argument` is the name of the scale in a refusal."""
+    least, most = _FINEST * _LEAST_STEP, _FINEST * _MOST_STEP
+    if not least <= scale_min <= most:
+        raise ArgumentError(argument, scale_min, f"noise stream 2 covers scales from {least:.3g} to {most:.3g}")
+    return _preferred_step(scale_min)
+
+
+def _preferred_step(scale_min: float) -> float:
     if _FINEST * IMAGE_STEP <= scale_min <= _COARSEST * IMAGE_STEP:
         return IMAGE_STEP
     return _power_of_two_below(scale_min / _FINEST)
@@ -104,10 +114,14 @@ def choose_step(scale_min: float) -> float:
 
 def _other_step(least: float, most: float, furthest: float) -> str:
     """The advice to use a step that fits these scales and this largest |x + mean|, if there is one."""
-    largest, needed = _power_of_two_below(least / LEAST_SCALE), max(most / MOST_SCALE, furthest / MOST_CENTER)
+    largest = min(_power_of_two_below(least / LEAST_SCALE), _MOST_STEP)
+    needed = max(most / MOST_SCALE, furthest / MOST_CENTER, _LEAST_STEP)
     if largest >= needed:
-        preferred = choose_step(least)
-        return f"use a lattice step of {preferred if preferred >= needed else largest}"
+        preferred = _preferred_step(least)
+        return f"use a lattice step of {preferred if needed <= preferred <= largest else largest}"
+    if needed > _MOST_STEP:
+        limits = f"scales up to {MOST_SCALE * _MOST_STEP:.3g} and values up to {MOST_CENTER * _MOST_STEP:.3g}"
+        return f"no lattice step fits this input, as noise stream 2 covers {limits}"
     return f"no lattice step fits this input, unless its smallest scale is at least {2 * LEAST_SCALE * needed:g}"
 
 

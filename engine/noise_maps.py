@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ars.checks import float32_array
+from ars.checks import float32_array, real_number
 from ars.data.arrays import read_npz
 from ars.data.pixels import file_sha256
 from ars.engine.backends import load_generator
@@ -64,6 +64,7 @@ class Isotropic:
 
     def __post_init__(self) -> None:
         try:
+            object.__setattr__(self, "sigma", real_number("sigma", self.sigma, ""))
             scale_map(self.sigma)
         except ArgumentError:
             raise ArgumentError("sigma", self.sigma, "it must be positive and finite") from None

@@ -94,7 +94,8 @@ def _choose_lattice(noise_stream: int, step: float | None, noise: NoiseMaps) -> 
             raise ArgumentError("lattice_step", step, "noise stream 1 has no lattice: leave it out")
         return None
     if step is None:
-        step = UNKNOWN_STEP if noise.scale_hint is None else choose_step(noise.scale_hint)
+        argument = "scale" if noise.source.sigma is None else "sigma"
+        step = UNKNOWN_STEP if noise.scale_hint is None else choose_step(noise.scale_hint, argument)
     return Lattice(step)
 
 

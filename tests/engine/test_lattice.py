@@ -9,6 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ars.engine.lattice import LEAST_SCALE, MOST_CENTER, MOST_SCALE, Lattice, choose_step
+from ars.engine.noise_maps import Isotropic
 from ars.engine.samplers.host import HostSampler
 from ars.errors import ArgumentError
 from ars.noise import GAUSSIAN
@@ -37,6 +38,45 @@ def test_a_step_that_is_no_number_is_refused():
 @pytest.mark.parametrize("step", [2.0**-100, 2.0**-8, 1, 2.0**100])
 def test_powers_of_two_are_taken(step):
     assert Lattice(step).step == step
+
+
+@pytest.mark.parametrize("step", [np.float32(2**-8), np.float64(2**-8), Fraction(1, 256)])
+def test_a_step_of_any_type_is_kept_as_a_float(step):
+    assert type(Lattice(step).step) is float
+    assert Lattice(step) == Lattice(2.0**-8)
+
+
+@pytest.mark.parametrize("step", [True, np.True_])
+def test_true_is_no_step(step):
+    with pytest.raises(ArgumentError, match=r"lattice_step = .*True.* is not valid; it must be a number"):
+        Lattice(step)
+
+
+@pytest.mark.parametrize("sigma", [np.float32(0.5), np.float64(0.5), Fraction(1, 2)])
+def test_a_sigma_of_any_type_is_kept_as_a_float(sigma):
+    assert type(Isotropic(sigma).source.sigma) is float
+    assert Isotropic(sigma) == Isotropic(0.5)
+
+
+@pytest.mark.parametrize("scale", [1e-45, 1e-42, 1e-30, 4e-29, 1e32, 1e37, 3e38])
+def test_a_scale_that_no_step_is_chosen_for_is_named_itself(scale):
+    with pytest.raises(ArgumentError, match=r"sigma = \S+ is not valid; noise stream 2 covers scales from 5.05e-29 to"):
+        choose_step(scale, "sigma")
+
+
+@pytest.mark.parametrize("scale", [1e-45, 1e-42, 1e-30, 1e-28, 1e-3, 1.0, 1e30, 1e32, 1e37, 3e38])
+@pytest.mark.parametrize("step", [2.0**-100, 2.0**-8, 2.0**100])
+def test_noise_and_its_error_refuse_the_same_inputs_with_a_fix_that_works(scale, step):
+    said = []
+    for made in (Lattice(step).noise, Lattice(step).error):
+        try:
+            made(floats(0, 1), floats(0), floats(scale))
+        except ArgumentError as refusal:
+            said.append(str(refusal))
+    assert len(said) in (0, 2)
+    assert len(set(said)) <= 1
+    if said and (other := re.search(r": use a lattice step of (\S+)$", said[0])):
+        assert Lattice(float(other[1])).error(floats(0, 1), floats(0), floats(scale)) < 1e-3
 
 
 REFUSED = [
