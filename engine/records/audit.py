@@ -5,6 +5,7 @@ data: since the noise is a function of seed, input, phase and draw, a sample of 
 compared with the record.
 """
 
+import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -12,15 +13,17 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ars.data import Dataset, ImageSize, open_data
+from ars.engine.noise_maps import Generated
 from ars.engine.records.inputs import content_sha256
 from ars.engine.records.record import Record
 from ars.engine.records.run import environment_of, settings_of
 from ars.engine.records.settings import Difference, RunSettings, differences
 from ars.engine.records.store import read_header, read_records
 from ars.engine.smoothed import SmoothedClassifier, load
-from ars.engine.statistics.certificate import Certificate, certify_votes
+from ars.engine.statistics.certificate import Certificate, certify_votes, geometric_mean
 from ars.engine.statistics.plan import Plan
 from ars.errors import ArgumentError, ArsError, FileError, MissingPackage, ModelError, StoreError
 from ars.external_data import hash_model
@@ -172,19 +175,33 @@ def _compare_scales(records: Sequence[Record], settings: RunSettings) -> list[st
 
 
 def _compare_inputs(records: Sequence[Record], data: Dataset, classifier: SmoothedClassifier) -> dict[int, str]:
-    """The inputs that are not in the data as the run read them, or whose eta does not follow from them, with a sentence
-    for each. (Where a generator makes the maps of each input, the eta of the sample is compared when it is redrawn.)"""
+    """The inputs that are not in the data as the run read them, or whose scales or eta do not follow from their noise
+    maps, with a sentence for each. (Where a generator makes the maps of each input, those of the sample are compared
+    when it is redrawn.)"""
     found = {}
-    lattice = None if classifier.noise.kind is NoiseKind.INPUT else classifier.lattice
     for record in records:
-        idx, eta = record.idx, record.certificate.eta
+        idx = record.idx
         if not 0 <= idx < len(data):
             found[idx] = f"input {idx}: {data.name} has only {len(data)} inputs"
         elif (content_sha256(x := (example := data[idx]).x), example.label) != (record.input_sha256, record.label):
             found[idx] = f"input {idx}: {data.name} has another image or label there"
-        elif lattice and (error := lattice.error(x, *classifier.noise.at(idx, x))) != eta:
-            found[idx] = f"input {idx}: eta is {eta} in the record, and its noise has {error}"
+        elif not isinstance(classifier.noise, Generated):
+            mean, scale = classifier.noise.at(idx, x)
+            eta = classifier.lattice.error(x, mean, scale) if classifier.lattice else 0.0
+            if different := _compare_noise(record.certificate, scale, eta):
+                found[idx] = f"input {idx}: {different}"
     return found
+
+
+def _compare_noise(made: Certificate, scale: NDArray[np.float32], eta: float) -> str | None:
+    """The first part of a certificate that does not follow from the noise of its input."""
+    expected = {"sigma_min": float(scale.min()), "sigma_geomean": geometric_mean(scale), "eta": eta}
+    for name, value in expected.items():
+        recorded = getattr(made, name)
+        # The logarithms of another machine may differ in their last bits.
+        if not math.isclose(recorded, value, rel_tol=1e-12 if name == "sigma_geomean" else 0.0):
+            return f"{name} is {recorded} in the record, and its noise has {value}"
+    return None
 
 
 def _redraw(

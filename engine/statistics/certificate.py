@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context, Decimal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ars.checks import real_number, whole_number
 from ars.engine.statistics.bounds import MAX_N, binomial_test, check_alpha, most_moved
@@ -20,7 +20,15 @@ from ars.engine.statistics.plan import Plan
 from ars.errors import ArgumentError
 from ars.noise import Family, NoiseKind, Scope, family_named, scale_map
 
-__all__ = ["ABSTAIN", "REAL_ARITHMETIC", "Certificate", "certify_votes", "format_radius", "predict_from_votes"]
+__all__ = [
+    "ABSTAIN",
+    "REAL_ARITHMETIC",
+    "Certificate",
+    "certify_votes",
+    "format_radius",
+    "geometric_mean",
+    "predict_from_votes",
+]
 
 ABSTAIN = -1
 """Stands for the class of an abstention."""
@@ -171,11 +179,15 @@ def certify_votes(
         family=family.name,
         scope=kind.scope,
         sigma_min=sigma_min,
-        sigma_geomean=float(np.exp(np.log(sigma).mean())),
+        sigma_geomean=geometric_mean(sigma),
         budget=plan.n,
         looks=looks,
         eta=eta,
     )
+
+
+def geometric_mean(scale: NDArray[np.floating]) -> float:
+    return float(np.exp(np.log(scale.astype(np.float64)).mean()))
 
 
 def predict_from_votes(counts: Sequence[int], alpha: float, eta: float = 0.0) -> int:

@@ -85,6 +85,24 @@ def test_an_altered_value_is_named(column, altered):
     assert "difference: input 3: " in result.stdout
 
 
+@pytest.mark.parametrize("noise", ["sigma", "one map", "a map for each input"])
+@pytest.mark.parametrize("column", ["sigma_min", "sigma_geomean", "eta"])
+def test_scales_and_eta_of_every_record_are_compared_with_the_maps(noise, column):
+    shape = {"one map": (1, 4, 4), "a map for each input": (40, 1, 4, 4)}.get(noise)
+    if shape:
+        scale = np.random.default_rng(0).uniform(0.25, 0.5, shape).astype(np.float32)
+        np.savez("maps.npz", mean=np.zeros_like(scale), scale=scale)
+    given = ["--noise", "maps.npz"] if shape else ["--sigma", "0.5"]
+    paths = ["--engine", "model.onnx", "--data", "data.npz", "--out", "run.sqlite"]
+    made = CliRunner().invoke(main, ["certify", *paths, "--n", "200", "--n0", "10", "--batch", "64", *given])
+    assert made.exit_code == 0, made.output
+    assert audit("--sample", "1").exit_code == 0
+    change(column, stored(column) * 1.0001, idx=7)
+    result = refused(audit("--sample", "1"), "run.sqlite: the record does not hold", status=1)
+    assert f"input 7: {column} is" in result.stdout
+    assert "its noise has" in result.stdout
+
+
 def test_a_single_altered_count_is_named_by_its_votes_and_by_drawing_again(run):
     counts = json.loads(stored("counts"))
     counts[stored("selected")] -= 1
