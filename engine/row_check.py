@@ -34,6 +34,11 @@ With n draws, none of these rows is run again with probability at most (1 - SHAR
 them is, a closer look at 64 rows ends the run if 7 of them vote otherwise; below r = 0.1 it takes several.
 docs/soundness.md has a table.
 
+**Fixed batches.** A model on a CPU that takes only batches of one size computes a whole batch for a row that is alone.
+At the rate of 1/c, an attack on a few inputs would pass. So of such a model 2 log(1 + n / 64) rows of each input are
+run again alone (10 at n = 10,000), whatever they cost. If half of an input's votes are wrong, none of them is seen with
+probability 0.001. A model with a dynamic batch axis does without this.
+
 **Cost.** A long run of n draws runs n / 768c rows again alone, meant to take the time of n / 768 rows of full batches,
 and a quarter of that in company. The start adds 4 log(1 + n / 4c) rows. docs/soundness.md has measurements: 0.2 to 0.5
 % of the time on the CPU.
@@ -41,6 +46,7 @@ and a quarter of that in company. The start adds 4 log(1 + n / 4c) rows. docs/so
 
 import math
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -63,6 +69,7 @@ SHARE = 1 / 768
 SIBLINGS = 64
 _START = 4
 _ROWS_BEFORE_A_RUN = 8
+_FIXED_START, _FIXED_SOON = 2, 64
 _LOGIT_TOLERANCE = 0.01
 
 
@@ -98,9 +105,10 @@ class RowCheck:
     is run alone. It is a constant of the backend, and not measured: the model's author must not have a say in it.
     """
 
-    def __init__(self, batch: int, row_cost: int) -> None:
+    def __init__(self, batch: int, row_cost: int, *, fixed: bool = False) -> None:
         self.alone, self.in_company = Tally(), Tally()
-        self._batch, self._row_cost = batch, row_cost
+        self._batch, self._row_cost, self._fixed = batch, row_cost, fixed
+        self._draws_of: Counter[int] = Counter()
         self._rng = np.random.default_rng()  # seeded by the operating system; a Generator has a lock of its own
         self._lock = threading.Lock()
         self._draws = 0
@@ -126,15 +134,28 @@ class RowCheck:
             in_company.add(_differ(logits[kept], again))
             in_company.check("random rows gave other logits when they were run again in other company")
 
-    def choose(self, draws: int) -> NDArray[np.intp]:
-        """Which of the next so many rows of a run to run again."""
+    def choose(self, requests: Sequence[Request]) -> NDArray[np.intp]:
+        """Which rows of the next batch of a run to run again."""
+        draws = sum(request.draws for request in requests)
         with self._lock:
             if self._refusal is not None:
                 raise self._refusal
             before, after = (_START + count / self._row_cost for count in (self._draws, self._draws + draws))
             self._draws += draws
         runs = SHARE * draws / self._row_cost + _START * math.log(after / before)
+        if self._fixed:
+            return np.flatnonzero(self._rng.random(draws) < self._shares_of_inputs(requests))
         return np.flatnonzero(self._rng.random(draws) * draws < runs)
+
+    def _shares_of_inputs(self, requests: Sequence[Request]) -> NDArray[np.float64]:
+        """The probability with which each row is chosen, if the model's batch is fixed."""
+        shares = []
+        for request in requests:
+            with self._lock:
+                before = self._draws_of[request.input_id]
+                self._draws_of[request.input_id] += request.draws
+            shares.append(_FIXED_START / (_FIXED_SOON + before + np.arange(request.draws)))
+        return np.concatenate(shares)
 
     def check(
         self,

@@ -193,6 +193,19 @@ def test_a_fixed_batch_does_not_help(tmp_path, attack):
         certify(path, ars.Plan(n0=100, n=100_000), batch=64)
 
 
+@pytest.mark.parametrize("fixed", [64, 256])
+def test_a_fixed_batch_does_not_hide_an_attack_on_two_inputs_of_many(tmp_path, fixed):
+    """At n = 10,000, ten rows of each input are expected to be run again alone, and a third of them votes otherwise."""
+    path = classifier(tmp_path / "model.onnx", near(CENTER))
+    model = onnx.load(path)
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_value = fixed
+    onnx.save(model, path)
+    others = [(CENTER.reshape(SHAPE) + 3 * (number + 1)).astype(np.float32) for number in range(6)]
+    with ars.load(path, sigma=SIGMA, batch=fixed) as opened, pytest.raises(DependentRows):
+        list(opened.certify_many(enumerate([*others, *PAIR, *others, *PAIR]), n=10_000))
+
+
 @pytest.fixture
 def targeted(tmp_path, monkeypatch):
     """Four inputs, of which a model knows the last."""

@@ -16,6 +16,10 @@ from ars.errors import DependentRows
 SHAPE = (1, 4, 4)
 
 
+def requests(draws, input_id=0):
+    return [Request(0, input_id, Phase.ESTIMATION, 0, draws)]
+
+
 def batch_of(rows, votes, inputs=1):
     """Noisy copies whose first value is their number, logits with the given votes, and requests of equal length."""
     copies = np.zeros((rows, *SHAPE), np.float32)
@@ -77,7 +81,7 @@ def test_four_rows_in_a_row_that_vote_otherwise_end_it_and_it_stays_ended():
     with pytest.raises(DependentRows, match="4 of 4 rows voted otherwise when they were run again alone"):
         check.check(always(1), *batch_of(64, [0] * 64), np.array([5, 9, 60]))
     with pytest.raises(DependentRows, match="4 of 4 rows"):
-        check.choose(64)
+        check.choose(requests(64))
 
 
 def test_a_closer_look_finds_one_input_among_many_rows_that_are_right():
@@ -118,7 +122,7 @@ def test_so_many_rows_are_run_again(batch, row_cost):
     """The expected number, within 6 standard deviations; the first of them in the first few batches."""
     check, chosen, batches = RowCheck(batch, row_cost), 0, 40_000
     for number in range(batches):
-        chosen += len(check.choose(batch))
+        chosen += len(check.choose(requests(batch)))
         if number == 20 * row_cost:
             assert chosen > 0
     units = batch * batches / row_cost
@@ -127,9 +131,8 @@ def test_so_many_rows_are_run_again(batch, row_cost):
 
 
 def test_no_two_runs_choose_the_same_rows():
-    chosen = [
-        tuple(np.concatenate([check.choose(64) for _ in range(500)])) for check in [RowCheck(64, 1) for _ in "ab"]
-    ]
+    checks = RowCheck(64, 1), RowCheck(64, 1)
+    chosen = [tuple(np.concatenate([check.choose(requests(64)) for _ in range(500)])) for check in checks]
     assert chosen[0] != chosen[1]
 
 
