@@ -13,6 +13,7 @@ import mpmath as mp
 import numpy as np
 
 from support import exact
+from support.tracing import untraced
 
 PHILOX_4X32 = (32, (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85))
 PHILOX_4X64 = (64, (0xD2E7470EE14C6C93, 0xCA5A826395121157), (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B))
@@ -110,7 +111,7 @@ def stream_row(family: str, seed: int, input_id: int, phase: int, draw: int, dim
     return np.concatenate(blocks)[:dimensions]
 
 
-@exact.untraced
+@untraced()
 def lattice_noise(family: str, seed: int, input_id: int, phase: int, draw: int, block: int) -> list[mp.mpf]:
     """The ideal noise of one block of noise stream 2, from the middles of the cells of its 64-bit words."""
     high = stream_words(seed, input_id, phase, draw, block)
@@ -119,7 +120,7 @@ def lattice_noise(family: str, seed: int, input_id: int, phase: int, draw: int, 
     return [value for pair in (words[:2], words[2:]) for value in REFERENCES[family].ideal(*pair)]
 
 
-@exact.untraced
+@untraced()
 def lattice_value(z: mp.mpf, x: float, mean: float, scale: float, step: float) -> float:
     """The multiple of the step that is nearest to x + mean + scale z, all of which are exact."""
     return float(mp.nint((mp.mpf(float(x)) + float(mean) + float(scale) * z) / step) * step)
