@@ -317,7 +317,7 @@ class SmoothedClassifier:
                     found = f"its shape is {x.shape}, and the first one's is {shape}"
                     raise DataError(f"input {input_id}", found, "give inputs of one shape")
                 mean, scale = self.noise.at(input_id, x)
-                eta = self.lattice.error(x, mean, scale) if self.lattice else 0.0
+                eta = self.lattice.error(x, mean, scale, self.family) if self.lattice else 0.0
                 yield Job(input_id, x, mean, scale, procedure_for(scale, eta))
 
         with ExitStack() as owned:

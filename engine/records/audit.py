@@ -182,7 +182,7 @@ def _compare_inputs(records: Sequence[Record], data: Dataset, classifier: Smooth
             found[idx] = f"input {idx}: {data.name} has only {len(data)} inputs"
         elif (content_sha256(x := (example := data[idx]).x), example.label) != (record.input_sha256, record.label):
             found[idx] = f"input {idx}: {data.name} has another image or label there"
-        elif lattice and (error := lattice.error(x, *classifier.noise.at(idx, x))) != eta:
+        elif lattice and (error := lattice.error(x, *classifier.noise.at(idx, x), classifier.family)) != eta:
             found[idx] = f"input {idx}: eta is {eta} in the record, and its noise has {error}"
     return found
 
