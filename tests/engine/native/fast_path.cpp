@@ -20,9 +20,7 @@ static double minus_log(double word, double words) {
   return word < words / 2 ? -std::log(word / words) : -std::log1p((word - words) / words);
 }
 
-struct Measured {
-  double error, size;
-};
+struct Measured { double error, size; };
 
 static Measured measure_gaussian(uint64_t stride) {
   double trigonometry = 0, amplitude = 0;  // the error of the cosine and the sine, and the largest of their values
