@@ -39,7 +39,7 @@ class Audit:
     """Certificates whose noise was drawn again."""
     differences: list[str] = field(default_factory=list)
     machine: list[str] = field(default_factory=list)
-    """Parts of this machine that differ from the run's. They decide no certificate by themselves."""
+    """What differs between the environment of the run and this one. A difference here is not a failure."""
 
 
 def audit(
