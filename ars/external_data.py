@@ -94,7 +94,7 @@ class HashedModel:
         except OSError as error:
             self.close()
             problem = f"its external data cannot be copied to {tempfile.gettempdir()} ({error.strerror})"
-            raise ModelError(path, problem, "make room there, or set TMPDIR to another folder") from error
+            raise ModelError(path, problem, "free some space there, or set TMPDIR to another folder") from error
         except BaseException:
             self.close()
             raise
@@ -208,7 +208,7 @@ def _hash_external(path: Path, name: str, least: int, copies: Path | None) -> st
             copy.write(chunk)
             size += len(chunk)
     if size < least:
-        problem = f"it has {size} bytes, and {path.name} has weights up to byte {least} of it"
+        problem = f"it has {size} bytes, but {path.name} has weights up to byte {least} of it"
         raise ModelError(path.parent / name, problem, "keep the files of a model together, or export the model again")
     return digest.hexdigest()
 
@@ -219,19 +219,21 @@ def _open_external(path: Path, name: str) -> BinaryIO:
     try:
         real = file.resolve(strict=True)
         if not real.is_relative_to(path.parent.resolve()):
-            problem = f"{path.name} has weights in it, and it is a link to {real}, outside the model's folder"
+            problem = f"it should hold weights of {path.name}, but is a link to {real}, outside the model's folder"
             raise ModelError(file, problem, "put the file itself there")
         # A pipe that is opened without O_NONBLOCK waits for someone to write to it.
         descriptor = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
-            raise ModelError(file, f"{path.name} has weights in it, and it is not a regular file", "put a file there")
+            raise ModelError(
+                file, f"it should hold weights of {path.name}, but is not a regular file", "put a file there"
+            )
         return os.fdopen(descriptor, "rb")
     except FileNotFoundError as error:
-        problem = f"{path.name} has weights in it, and there is no such file"
+        problem = f"it should hold weights of {path.name}, but there is no such file"
         raise ModelError(file, problem, "keep the files of a model together") from error
     except (OSError, RuntimeError) as error:  # pathlib raises RuntimeError for links that lead back to themselves
-        problem = f"{path.name} has weights in it, and it cannot be read ({one_line(error)})"
+        problem = f"it should hold weights of {path.name}, but cannot be read ({one_line(error)})"
         raise ModelError(file, problem, "make it readable") from error
 
 

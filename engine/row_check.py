@@ -5,10 +5,11 @@ a fixed batch size, or runs on a GPU, where every batch has the full size, the r
 that are counted come from full batches. So rows of the run's own batches are run again, and their votes are compared
 with those that were counted:
 
-- *Alone.* Every row of a run is chosen with probability at least SHARE, independently of all others, and run again
-  alone. The choice is made after the votes are known and by the operating system's randomness, so neither the model's
-  author nor somebody who knows the seed can foresee it. At the start of a run the probability is higher. If the model
-  computes c rows for a row that is alone (c is 1 unless its batch is fixed), all of this happens at the rate of 1/c.
+- *Alone.* Every row of a run is chosen with probability at least SHARE / c, independently of all others, and run again
+  alone. Here c says how many rows of a full batch cost as much as a row alone: the size of the batch if it is fixed and
+  on a GPU, 5 for OpenVINO, which is slow to change the shape of its batches, and otherwise 1. The choice is made after
+  the votes are known and by the operating system's randomness, so neither the model's author nor somebody who knows the
+  seed can foresee it. At the start of a run the probability is higher.
 - *A closer look.* If a row votes differently when run alone, up to SIBLINGS rows of the same input in the same batch
   are run again too, so that an effect that is limited to a few inputs is not lost among the others.
 - *Among other rows.* Now and then, half of a batch is run again in other positions, among rows of uniform random
@@ -29,12 +30,13 @@ which does not count the row that did. So an honest model is refused in a run wi
 2 plus the number of closer looks, of which at most m HONEST_RATE are expected.
 
 **Power.** Suppose that of the votes that were counted for an input, a share r is not the vote of f, and that c is 1.
-With n draws, none of these rows is run again with probability at most (1 - SHARE)^(r n) < exp(-r n / 512). Once one of
+With n draws, none of these rows is run again with probability at most (1 - SHARE)^(r n) < exp(-r n / 768). Once one of
 them is, a closer look at 64 rows ends the run if 7 of them vote differently; below r = 0.1 it takes several.
 docs/soundness.md has a table.
 
-**Cost.** For every 512 rows that a run counts, it runs 1.25 rows again (1.33 on a GPU), a quarter of them among others,
-and 4 log(1 + draws / 4c) at the start: 0.25 % of the rows of a long run.
+**Cost.** A long run of n draws runs n / 768c rows again alone, meant to take the time of n / 768 rows of full batches,
+and a quarter of that among other rows. The start adds 4 log(1 + n / 4c) rows. docs/soundness.md has measurements: 0.2
+to 0.5 % of the time on the CPU.
 """
 
 import math
@@ -57,7 +59,7 @@ Run = Callable[[NDArray[np.float32]], Logits]
 
 HONEST_RATE = 0.001
 FALSE_ALARM = 1e-9
-SHARE = 1 / 512
+SHARE = 1 / 768
 SIBLINGS = 64
 _START = 4
 _ROWS_BEFORE_A_RUN = 8
@@ -92,8 +94,8 @@ class Tally:
 class RowCheck:
     """The check of all runs on the lanes of a device. Its methods may be called from several threads at once.
 
-    `batch` is the number of rows in a full batch, and `row_cost` the number of rows that the model computes for a row
-    that is alone.
+    `batch` is the number of rows in a full batch, and `row_cost` the number of its rows that cost as much as a row that
+    is run alone. It is a constant of the backend, and not measured: the model's author must not have a say in it.
     """
 
     def __init__(self, batch: int, row_cost: int) -> None:

@@ -93,7 +93,7 @@ class Draft:
 
         Files of an earlier export of the same classifier with the same noise stay, and stay listed. Other files of the
         earlier export are removed: the new manifest would not list them, so the engine would reject them. Their
-        external files stay, because models elsewhere may use them.
+        external files stay, because other models may use them.
         """
         name, listed = self._name, () if self._earlier is None else self._earlier.files
         earlier = listed if self._earlier is not None and self._earlier.noise == manifest.noise else ()
@@ -118,7 +118,7 @@ class Draft:
         return [self.folder / each for each in names], removed
 
     def _check_external(self, manifest: Manifest) -> None:
-        """Refuse external files that would overwrite another file, or be overwritten by one."""
+        """Reject external files that would overwrite another file, or be overwritten by one."""
         fix = "save the model again with another name for its external data, or choose another --output"
         own = {self._name, *(file.path for file in manifest.files)}
         before = {one.path for file in (self._earlier.files if self._earlier else ()) for one in file.external}

@@ -1,5 +1,5 @@
-"""Convert a PyTorch module to an ONNX file with a dynamic batch and no paths of this machine. Its weights are inside,
-unless they are too large for that."""
+"""Convert a PyTorch module to an ONNX file with a dynamic batch and no paths of this machine. The weights are inside
+the file, unless they exceed 2 GB."""
 
 import contextlib
 import io
@@ -20,14 +20,14 @@ from ars.external_data import hash_model
 __all__ = ["MAX_BYTES", "OPSET", "opset_of", "precision_of", "read_onnx", "silence", "write_onnx"]
 
 OPSET = 18
-# A protocol buffer holds at most 2 GB. Larger weights need a file of their own.
+# A protocol buffer holds at most 2 GB. Larger weights are written to a separate file.
 MAX_BYTES = 2**31 - 2**20
 
 
 def write_onnx(module: nn.Module, shape: tuple[int, ...], path: Path, outputs: list[str], source: Path) -> None:
     """Write the function `x` -> `outputs` for batches of any size. Errors name `source`, where the module came from.
 
-    Weights of more than MAX_BYTES are written to a file with the suffix .data beside it.
+    Weights of more than MAX_BYTES are written to a separate file with the suffix .data.
     """
     tensors = [*module.parameters(), *module.buffers()]
     large = sum(tensor.numel() * tensor.element_size() for tensor in tensors) > MAX_BYTES
@@ -117,7 +117,7 @@ def silence() -> Iterator[None]:
 
 
 def read_onnx(path: Path) -> onnx.ModelProto:
-    """Read the graph of an ONNX file, without its external data, which is only checked."""
+    """Read the graph of an ONNX file. Its external data is checked, but not read into it."""
     if not path.exists():
         raise ModelError(path, "there is no such file", "give the path of an ONNX model")
     if path.stat().st_size > MAX_BYTES:

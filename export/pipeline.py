@@ -190,7 +190,7 @@ def _bring_to(precision: str, classifier: Path, file: Path, to_calibrate: NoisyI
     """Write the classifier in another precision. Errors name the user's file."""
     size = sum(each.stat().st_size for each in (classifier, *_external_files(classifier)))
     if size > MAX_BYTES:
-        problem = f"it has {size / 2**30:.1f} GiB of weights, but {precision} is made of less than 2"
+        problem = f"it has {size / 2**30:.1f} GiB of weights, but {precision} is made from less than 2"
         raise ModelError(named, problem, f"omit {precision}")
     try:
         if precision == "fp16":

@@ -30,7 +30,7 @@ class BatchVotes:
 
 class Lane(Protocol):
     row_cost: int
-    """The rows that the model computes for a row that is alone: more than one if every batch is filled up."""
+    """How many rows of a full batch cost as much as a row that is run alone: the size of the batch, if it is fixed."""
 
     def votes(self, sampler: Any, requests: Sequence[Request]) -> NDArray[np.int64]:
         """The votes of each request, for inputs in the slots of the sampler: a HostSampler for a HostLane, and so

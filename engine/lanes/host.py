@@ -41,6 +41,5 @@ class HostLane:
 
 
 def host_lanes(infer: Infer, shape: tuple[int, ...], batch: int, lane_count: int, row_cost: int = 1) -> Lanes:
-    """As many lanes as asked for, each of which uses one core. `row_cost` is the size of the model's batches, if it is
-    fixed."""
+    """As many lanes as asked for, each of which uses one core. `row_cost` is what a Lane says of it."""
     return Lanes([HostLane(infer, shape, batch, row_cost) for _ in range(lane_count)], batch)

@@ -170,6 +170,9 @@ class GpuRunner(Runner):
 class CpuRunner(Runner):
     """A classifier on the CPU."""
 
+    single_row_cost = 1
+    """About how many rows of a full batch take the time of a row that is run alone between full batches."""
+
     def __init__(self, path: Path, lane_count: int = 1) -> None:
         self.lane_count = lane_count
         super().__init__(path)

@@ -69,6 +69,8 @@ def _ports(ports: Sequence[Any]) -> list[Port]:
 class OpenVino(_Requests, CpuRunner):
     """A classifier from an ONNX file."""
 
+    single_row_cost = 5  # OpenVINO prepares every layer again if the shape of the batch changes
+
     def infer(self, batch: Floats) -> Floats:
         return self.outputs_for(batch, [self._outputs[0].name])[0]
 

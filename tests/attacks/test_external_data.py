@@ -140,7 +140,10 @@ def test_changed_weights_neither_resume_a_run_nor_pass_its_audit(home, backend):
     (home / "one" / "weights.data").unlink()
     for result in (certify(home, "one", backend, inputs="0,1,2"), audit(home)):
         assert result.exit_code == 2
-        assert f"{home / 'one' / 'weights.data'}: m.onnx has weights in it, and there is no such file" in result.stderr
+        assert (
+            f"{home / 'one' / 'weights.data'}: it should hold weights of m.onnx, but there is no such file"
+            in result.stderr
+        )
 
 
 @every_backend

@@ -100,9 +100,11 @@ def test_external_data_that_changed_since_the_manifest_was_written_is_refused_wi
     assert facts["mine.onnx.data"] == "external data of mine.onnx, CHANGED"
     data.unlink()
     facts = json.loads(engine("inspect", "mine.json", "--json").stdout)
-    assert "mine.onnx has weights in it, and there is no such file" in facts["mine.onnx"]
+    assert "it should hold weights of mine.onnx, but there is no such file" in facts["mine.onnx"]
     assert facts["mine.onnx.data"] == "external data of mine.onnx, missing"
-    assert refused("mine.onnx", *OWN).startswith("mine.onnx.data: mine.onnx has weights in it, and there is no such")
+    assert refused("mine.onnx", *OWN).startswith(
+        "mine.onnx.data: it should hold weights of mine.onnx, but there is no such"
+    )
     # If the model file itself changed, it is the one that is named.
     data.write_bytes(before)
     model = onnx.load("mine.onnx", load_external_data=False)
@@ -139,7 +141,9 @@ def test_external_data_goes_where_the_model_goes(folder):
 def test_an_export_refuses_external_data_with_its_name(folder, spoil):
     if spoil == "missing":
         Path("mine.onnx.data").unlink()
-        expected = "mine.onnx.data: mine.onnx has weights in it, and there is no such file; keep the files of a model"
+        expected = (
+            "mine.onnx.data: it should hold weights of mine.onnx, but there is no such file; keep the files of a model"
+        )
     else:
         Path("mine.onnx").write_bytes(models.external_model("../mine.onnx.data").SerializeToString())
         expected = "mine.onnx: its tensor 'W' is in '../mine.onnx.data', which is not a plain path inside the model's"
@@ -163,7 +167,7 @@ def test_weights_of_more_than_2_gb_are_written_as_external_data(folder, monkeypa
     assert np.array_equal(OnnxRuntime(Path("model.onnx")).run(x), OnnxRuntime(Path("plain/model.onnx")).run(x))
     monkeypatch.setattr(pipeline, "MAX_BYTES", 1000)
     assert refused("model.pt", "--precision", "int8", "--tensorrt", "off") == (
-        "model.pt: it has 0.0 GiB of weights, but int8 is made of less than 2; omit int8"
+        "model.pt: it has 0.0 GiB of weights, but int8 is made from less than 2; omit int8"
     )
 
 

@@ -269,43 +269,43 @@ def missing(data):
 
 def too_short(data):
     data.write_bytes(data.read_bytes()[:-1])
-    return "it has 191 bytes, and m.onnx has weights up to byte 192 of it; keep the files of a model together"
+    return "it has 191 bytes, but m.onnx has weights up to byte 192 of it; keep the files of a model together"
 
 
 def folder(data):
     data.unlink()
     data.mkdir()
-    return "m.onnx has weights in it, and it is not a regular file; put a file there"
+    return "it should hold weights of m.onnx, but is not a regular file; put a file there"
 
 
 def pipe(data):
     data.unlink()
     os.mkfifo(data)
-    return "m.onnx has weights in it, and it is not a regular file; put a file there"
+    return "it should hold weights of m.onnx, but is not a regular file; put a file there"
 
 
 def link_outside(data):
     data.unlink()
     data.symlink_to("../decoy/weights.data")
-    return "m.onnx has weights in it, and it is a link to /"
+    return "it should hold weights of m.onnx, but is a link to /"
 
 
 def device(data):
     data.unlink()
     data.symlink_to("/dev/zero")
-    return "it is a link to /dev/zero, outside the model's folder; put the file itself there"
+    return "is a link to /dev/zero, outside the model's folder; put the file itself there"
 
 
 def loop(data):
     data.unlink()
     data.symlink_to(data.name)
-    return "m.onnx has weights in it, and it cannot be read ("
+    return "it should hold weights of m.onnx, but cannot be read ("
 
 
 def inside_a_file(data):
     data.unlink()
     data.symlink_to("m.onnx/weights.data")
-    return "m.onnx has weights in it, and it cannot be read ("
+    return "it should hold weights of m.onnx, but cannot be read ("
 
 
 @every_runner
