@@ -39,7 +39,7 @@ class Audit:
     """Certificates whose noise was drawn again."""
     differences: list[str] = field(default_factory=list)
     machine: list[str] = field(default_factory=list)
-    """Parts of this machine that differ from the run's. They decide no certificate by themselves."""
+    """What differs between the environment of the run and this one. A difference here is not a failure."""
 
 
 def audit(
@@ -182,7 +182,7 @@ def _compare_inputs(records: Sequence[Record], data: Dataset, classifier: Smooth
             found[idx] = f"input {idx}: {data.name} has only {len(data)} inputs"
         elif (content_sha256(x := (example := data[idx]).x), example.label) != (record.input_sha256, record.label):
             found[idx] = f"input {idx}: {data.name} has another image or label there"
-        elif lattice and (error := lattice.error(x, *classifier.noise.at(idx, x))) != eta:
+        elif lattice and (error := lattice.error(x, *classifier.noise.at(idx, x), classifier.family)) != eta:
             found[idx] = f"input {idx}: eta is {eta} in the record, and its noise has {error}"
     return found
 
