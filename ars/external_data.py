@@ -202,7 +202,7 @@ def _hash(path: Path, content: bytes, external: dict[str, int], copies: Path | N
 
 
 def _hash_external(path: Path, name: str, least: int, copies: Path | None) -> str:
-    """The hash of an external file of at least so many bytes, which is copied if a folder is given."""
+    """The hash of an external file of at least this many bytes, which is copied if a folder is given."""
     digest, size = hashlib.sha256(), 0
     with _open_external(path, name) as file, _open_copy(name, copies) as copy:
         while chunk := file.read(_CHUNK):

@@ -59,7 +59,7 @@ NETWORKS = (
 
 @dataclass(frozen=True)
 class Draw:
-    """Microseconds of one draw."""
+    """What each part of a draw takes, in microseconds."""
 
     fill: float
     arithmetic: float
@@ -71,7 +71,7 @@ class Draw:
         return max(self.arithmetic, self.traffic)
 
     def seconds_a_sample(self, share: float) -> float:
-        """With the model at that share of its roofline."""
+        """The seconds per sample if the model reaches this share of its roofline."""
         return DRAWS * (self.fill + self.model / share + self.count) * 1e-6
 
 

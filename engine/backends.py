@@ -203,8 +203,8 @@ def list_backends() -> tuple[Backend, ...]:
 def _read_entry_point(entry: importlib.metadata.EntryPoint) -> Backend:
     """The Backend that an entry point names.
 
-    If there is none, the result is a backend that reads no files, and whose runner is said to be where the entry point
-    points. `load` then fails for the same reason and says so: the user hears of it when the backend is listed or used,
+    If there is none, the result is a backend that reads no files, and whose `runner` is the entry point's own value.
+    `load` then fails for the same reason and says so: the user hears of it when the backend is listed or used,
     and the other backends go on working.
     """
     try:

@@ -31,9 +31,9 @@ from ars.engine.records.results import FORMATS, write_records
 from ars.engine.records.run import RunResult, certify_run
 from ars.engine.records.store import read_header, read_records
 from ars.engine.selftest import run_checks
+from ars.engine.smoothed import PREDICTION_N
 from ars.engine.statistics.certificate import REAL_ARITHMETIC, format_radius
 from ars.engine.statistics.plan import Plan
-from ars.engine.statistics.stopping import Grid
 from ars.errors import RunError, StoreError
 from ars.output import open_output, refuse_inputs
 
@@ -43,7 +43,7 @@ on_error_option = click.option(
     "--on-error", type=click.Choice(["fail", "skip"]), default="fail", show_default=True, help="At a bad input."
 )
 alpha_option = click.option(
-    "--alpha", type=float, default=0.001, show_default=True, help="Allowed probability of an error."
+    "--alpha", type=float, default=Plan.alpha, show_default=True, help="Allowed probability of an error."
 )
 
 
@@ -57,8 +57,8 @@ def main() -> None:
 @model_options
 @inputs_options
 @on_error_option
-@click.option("--n0", type=click.IntRange(1), default=100, show_default=True, help="Draws that select the class.")
-@click.option("--n", type=click.IntRange(1), default=100_000, show_default=True, help="Draws that bound its share.")
+@click.option("--n0", type=click.IntRange(1), default=Plan.n0, show_default=True, help="Draws that select the class.")
+@click.option("--n", type=click.IntRange(1), default=Plan.n, show_default=True, help="Draws that bound its share.")
 @alpha_option
 @click.option("--two-sided", is_flag=True, help="Bound the runner-up's share too, instead of using 1 - pA.")
 @stopping_options
@@ -99,7 +99,7 @@ def certify(
         click.echo(f"batches of {result.batch} were {result.fullness:.1%} full", err=True)
     if classifier.noise_stream == 1:
         click.echo(REAL_ARITHMETIC, err=as_json)
-    _print_summary(result, as_json, settled_early=isinstance(plan.question, Grid))
+    _print_summary(result, as_json, settled_early=plan.question is not None)
 
 
 def _print_summary(result: RunResult, as_json: bool, *, settled_early: bool) -> None:
@@ -125,7 +125,7 @@ def _print_summary(result: RunResult, as_json: bool, *, settled_early: bool) -> 
 @model_options
 @inputs_options
 @on_error_option
-@click.option("--n", type=click.IntRange(1), default=1000, show_default=True, help="Draws for each input.")
+@click.option("--n", type=click.IntRange(1), default=PREDICTION_N, show_default=True, help="Draws for each input.")
 @alpha_option
 @json_option
 @quiet_option
@@ -191,7 +191,7 @@ def audit(store: Path, sample: int, engine: Path | None, data: str | None, devic
 
     found = check_run(store, sample=sample, engine=engine, data=data, device=device, on_input=say_input)
     for part in found.machine:
-        click.echo(f"another machine part: {part}")
+        click.echo(f"different environment: {part}")
     for difference in found.differences:
         click.echo(f"difference: {difference}")
     click.echo(f"{found.recomputed} certificates computed again from their votes, {found.redrawn} drawn again")

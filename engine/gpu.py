@@ -21,50 +21,9 @@ except ModuleNotFoundError as error:
 except ImportError as error:  # pycuda is installed, but the driver's library is not
     raise DeviceError(f"no NVIDIA driver is installed ({error}); install one, or use --device cpu") from error
 
-__all__ = ["PYCUDA", "Gpu", "GpuFacts", "Workspace", "list_gpus"]
+__all__ = ["Gpu", "GpuFacts", "Workspace", "list_gpus"]
 
 T = TypeVar("T")
-
-# Every name of pycuda that the project uses. tests/simulated_gpu/ implements exactly these.
-PYCUDA = {
-    "pycuda.compiler": ("compile",),
-    "pycuda.driver": (
-        "CompileError",
-        "Context.detach",
-        "Context.pop",
-        "Context.push",
-        "Device",
-        "Device.compute_capability",
-        "Device.count",
-        "Device.name",
-        "Device.retain_primary_context",
-        "Device.total_memory",
-        "DeviceAllocation.__int__",
-        "DeviceAllocation.free",
-        "Error",
-        "Event",
-        "Event.record",
-        "Event.synchronize",
-        "Function.prepare",
-        "Function.prepared_async_call",
-        "MemoryError",
-        "Module.get_function",
-        "PagelockedHostAllocation.free",
-        "Stream",
-        "Stream.handle",
-        "Stream.synchronize",
-        "event_flags.BLOCKING_SYNC",
-        "get_driver_version",
-        "init",
-        "mem_alloc",
-        "mem_get_info",
-        "memcpy_dtoh_async",
-        "memcpy_htod_async",
-        "memset_d32_async",
-        "module_from_buffer",
-        "pagelocked_empty",
-    ),
-}
 
 # The kernels, and the types of their parameters in the letters of Python's struct module.
 _FORMS = {"fill_noisy": "PPiqPPqIQ", "fill_lattice": "PPiqPPPPfqIQ", "count_votes": "PiPiqP"}
@@ -157,7 +116,7 @@ class Gpu:
 
     @contextmanager
     def memory(self, size: int) -> Iterator[int]:
-        """Allocates so many bytes, and gives their address. The GPU must be current."""
+        """Allocates this many bytes, and gives their address. The GPU must be current."""
         allocation = driver.mem_alloc(max(size, 1))
         try:
             yield int(allocation)
@@ -207,7 +166,7 @@ class Workspace:
         return self._owned.enter_context(resource)
 
     def memory(self, size: int) -> int:
-        """Allocate so many bytes on the GPU, and return their address."""
+        """Allocate this many bytes on the GPU, and return their address."""
         return self.enter(self._gpu.memory(size))
 
     def pinned(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
@@ -223,7 +182,7 @@ class Workspace:
         driver.memcpy_dtoh_async(values, address, self.stream)
 
     def zero(self, address: int, words: int) -> None:
-        """Set so many words of four bytes to zero."""
+        """Set this many words of four bytes to zero."""
         driver.memset_d32_async(address, 0, words, self.stream)
 
     def wait(self) -> None:

@@ -44,8 +44,8 @@ def inspect_file(path: Path) -> Facts:
         manifest = manifest or runner.own_manifest
         facts = _inspect_classifier(runner, manifest, entry)
     parity = {"parity": _say_parity(entry.parity)} if entry and entry.parity else {}
-    none: Facts = {"manifest": "none: certify with --sigma or --noise" if facts["role"] == "classifier" else "none"}
-    return facts | parity | (_say_noise(manifest) if manifest else none)
+    advice = "; give --sigma or --noise to certify it" if facts["role"] == "classifier" else ""
+    return facts | parity | (_say_noise(manifest) if manifest else {"manifest": f"none{advice}"})
 
 
 def _inspect_classifier(runner: CpuRunner, manifest: Manifest | None, entry: ModelFile | None) -> Facts:

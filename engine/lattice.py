@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ars.checks import real_number
 from ars.errors import ArgumentError
+from ars.noise import Family
 
 __all__ = ["Lattice", "LatticeNoise", "choose_step"]
 
@@ -31,10 +32,10 @@ _FINEST, _COARSEST = 64, 1024
 LEAST_SCALE, MOST_SCALE, MOST_CENTER = 32, 2.0**15, 2.0**20
 _LEAST_STEP, _MOST_STEP = 2.0**-100, 2.0**100
 
-_FAST_ERROR = 2.0**-19
+FAST_ERROR = 2.0**-19
 """A bound on |z - Z| of the fast path (tests/engine/native/fast_path.cpp)."""
-_FAST_LARGEST = 8.4
-"""The fast path has no larger |z|."""
+FAST_LARGEST = 8.4
+"""A bound on |z| of the fast path (tests/engine/native/fast_path.cpp)."""
 _SLOW_ERROR = 2.0**-46
 """A bound on |z - Z| of the slow path, with the rounding of scale * z."""
 
@@ -65,19 +66,20 @@ class Lattice:
     def noise(self, x: Floats, mean: Floats, scale: Floats) -> LatticeNoise:
         """The noise of an input, or a refusal where it is beyond the range of the proof."""
         center, scale = self._in_steps(x, mean, scale)
-        error = scale.astype(np.float64) * (_FAST_ERROR + _FAST_LARGEST * 2.0**-24) + 1.001 * 2.0**-23 * np.abs(center)
+        error = scale.astype(np.float64) * (FAST_ERROR + FAST_LARGEST * 2.0**-24) + 1.001 * 2.0**-23 * np.abs(center)
         margin = np.nextafter((0.5 - 2.0**-25 - error).astype(np.float32), np.float32(-1))
         return LatticeNoise(center.astype(np.float32), scale, margin, center)
 
-    def error(self, x: Floats, mean: Floats, scale: Floats) -> float:
+    def error(self, x: Floats, mean: Floats, scale: Floats, family: Family) -> float:
         """A bound on the total variation distance between one draw and Q(x + mean + scale Z) with ideal Z.
 
+        The theorem of docs/soundness.md has 1 for every family whose variation is at most 1.
         It is rounded up to a power of two: inputs of nearly the same noise then share the tests of adaptive stopping.
         An input beyond the range of the proof is refused.
         """
         center, scale = self._in_steps(x, mean, scale)
         s = scale.astype(np.float64)
-        wrong = 2 * (_SLOW_ERROR * s + 2.0**-51 * np.abs(center)) * (1 + 1 / s)
+        wrong = 2 * (_SLOW_ERROR * s + 2.0**-51 * np.abs(center)) * (1 + max(1, family.variation) / s)
         return float(2.0 ** math.ceil(math.log2(math.fsum(wrong.ravel()) * (1 + 1e-9))))
 
     def _in_steps(self, x: Floats, mean: Floats, scale: Floats) -> tuple[Doubles, Floats]:

@@ -49,7 +49,7 @@ class NoiseMaps(Protocol):
 
     @property
     def scale_hint(self) -> float | None:
-        """The smallest scale, as far as it is known before any input: the step of a lattice follows from it."""
+        """The smallest scale, if it is known before the first input: the step of a lattice follows from it."""
         ...
 
     def at(self, input_id: int, x: NDArray[np.float32]) -> Pair:

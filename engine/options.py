@@ -124,7 +124,7 @@ model_options = _gather(
         type=click.Choice(["1", "2"]),
         default="2",
         show_default=True,
-        help="2 holds in floating-point arithmetic; 1 repeats older runs.",
+        help="2: certificates hold in floating-point arithmetic; 1: as in older versions.",
     ),
     click.option("--lattice-step", type=float, help="Of noise stream 2, a power of two. Default: from the scale."),
     click.option("--device", help="cpu, cuda:0, or several: cuda:0,cuda:1. Default: cuda:0 for a .trt, or else cpu."),
@@ -138,8 +138,8 @@ inputs_options = _gather(
     click.option("--resize", type=click.IntRange(1), help="Bring an image's shorter side to this."),
     click.option("--crop", type=click.IntRange(1), help="Then cut this square from its middle."),
     click.option("--classes", "classes_file", type=FILE, help="A folder's class names in label order, one per line."),
-    click.option("--skip", type=click.IntRange(0), default=0, help="Leave out the first so many inputs."),
-    click.option("--max", "most", type=click.IntRange(1), help="Take at most so many."),
+    click.option("--skip", type=click.IntRange(0), default=0, help="Skip this many inputs."),
+    click.option("--max", "most", type=click.IntRange(1), help="Certify at most this many."),
     click.option("--only", help='Take only these, like "3,17,200-300" or "0-9999/20".'),
 )
 

@@ -44,7 +44,7 @@ class TerminalProgress(RunProgress):
         if self._classifier.why:
             self._say(f"backend {runner.name}: {self._classifier.why}")
         if runner.fixed_batch and all(device.name == CPU for device in self._classifier.devices):
-            advice = "it runs slowly until it is exported with a dynamic batch axis"
+            advice = "export it with a dynamic batch axis to make it faster"
             self._say(f"{runner.path} takes only batches of {runner.fixed_batch}; {advice}")
 
     def describe_batch(self, prepared: Prepared) -> None:

@@ -10,37 +10,43 @@ with those that were counted:
   on a GPU, 5 for OpenVINO, which is slow to change the shape of its batches, and otherwise 1. The choice is made after
   the votes are known and by the operating system's randomness, so neither the model's author nor somebody who knows the
   seed can foresee it. At the start of a run the probability is higher.
-- *A closer look.* If a row votes otherwise alone, up to SIBLINGS rows of the same input in the same batch are run again
-  too, so that an effect that is limited to a few inputs is not lost among the others.
-- *In other company.* Now and then, half of a batch is run again in other positions, among rows of uniform random
-  values. This is not needed for the certificates, which do not mention company. It finds models that would vote
-  otherwise in batches that this run does not have.
+- *A closer look.* If a row votes differently when run alone, up to SIBLINGS rows of the same input in the same batch
+  are run again too, so that an effect that is limited to a few inputs is not lost among the others.
+- *Among other rows.* Now and then, half of a batch is run again in other positions, among rows of uniform random
+  values. This is not needed for the certificates, which do not mention other rows. It finds models that would
+  vote differently in batches that this run does not have.
 
 Votes are compared, not logits, because a model could hide any difference of its logits from a tolerance behind a large
-constant. An honest model, too, may vote otherwise in another batch, if its two largest logits nearly tie and are
+constant. An honest model, too, may vote differently in another batch, if its two largest logits nearly tie and are
 rounded differently. The check allows for a probability of HONEST_RATE a row.
 
-**False alarms.** Let m rows have been run again, k of which voted otherwise. The evidence is the likelihood ratio of
-"each row votes otherwise with probability q", averaged over q uniform in (HONEST_RATE, 1), to the same with q =
-HONEST_RATE. If every row, whatever happened before, votes otherwise with probability at most HONEST_RATE, then each of
-the averaged ratios is a supermartingale that begins at 1, and so is their average. By Ville's inequality it ever
+**False alarms.** Let m rows have been run again, k of which voted differently. The evidence is the likelihood ratio of
+"each row votes differently with probability q", averaged over q uniform in (HONEST_RATE, 1), to the same with q =
+HONEST_RATE. If every row, whatever happened before, votes differently with probability at most HONEST_RATE, then each
+of the averaged ratios is a supermartingale that begins at 1, and so is their average. By Ville's inequality it ever
 exceeds 1 / FALSE_ALARM with probability at most FALSE_ALARM, no matter how the rows are chosen or when the run ends.
-There is one such tally for rows alone, one for rows in company, and one for each input that gave rise to a closer look,
+There is one such tally for rows alone, one for rows among others, and one for each input that led to a closer look,
 which does not count the row that did. So an honest model is refused in a run with probability at most FALSE_ALARM times
 2 plus the number of closer looks, of which at most m HONEST_RATE are expected.
 
 **Power.** Suppose that of the votes that were counted for an input, a share r is not the vote of f, and that c is 1.
 With n draws, none of these rows is run again with probability at most (1 - SHARE)^(r n) < exp(-r n / 768). Once one of
-them is, a closer look at 64 rows ends the run if 7 of them vote otherwise; below r = 0.1 it takes several.
+them is, a closer look at 64 rows ends the run if 7 of them vote differently; below r = 0.1 it takes several.
 docs/soundness.md has a table.
 
+**Fixed batches.** A model on a CPU that takes only batches of one size computes a whole batch for a row that is alone.
+At the rate of 1/c, an attack on a few inputs would pass. So of such a model 2 log(1 + n / 64) rows of each input are
+run again alone (10 at n = 10,000), whatever they cost. If half of an input's votes are wrong, none of them is seen with
+probability 0.001. A model with a dynamic batch axis does without this.
+
 **Cost.** A long run of n draws runs n / 768c rows again alone, meant to take the time of n / 768 rows of full batches,
-and a quarter of that in company. The start adds 4 log(1 + n / 4c) rows. docs/soundness.md has measurements: 0.2 to 0.5
-% of the time on the CPU.
+and a quarter of that among other rows. The start adds 4 log(1 + n / 4c) rows. docs/soundness.md has measurements: 0.2
+to 0.5 % of the time on the CPU.
 """
 
 import math
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -63,12 +69,13 @@ SHARE = 1 / 768
 SIBLINGS = 64
 _START = 4
 _ROWS_BEFORE_A_RUN = 8
+_FIXED_START, _FIXED_SOON = 2, 64
 _LOGIT_TOLERANCE = 0.01
 
 
 @dataclass
 class Tally:
-    """The rows that were run again, and how many of them voted otherwise."""
+    """The rows that were run again, and how many of them voted differently."""
 
     rows: int = 0
     otherwise: int = 0
@@ -98,9 +105,10 @@ class RowCheck:
     is run alone. It is a constant of the backend, and not measured: the model's author must not have a say in it.
     """
 
-    def __init__(self, batch: int, row_cost: int) -> None:
+    def __init__(self, batch: int, row_cost: int, *, fixed: bool = False) -> None:
         self.alone, self.in_company = Tally(), Tally()
-        self._batch, self._row_cost = batch, row_cost
+        self._batch, self._row_cost, self._fixed = batch, row_cost, fixed
+        self._draws_of: Counter[int] = Counter()
         self._rng = np.random.default_rng()  # seeded by the operating system; a Generator has a lock of its own
         self._lock = threading.Lock()
         self._draws = 0
@@ -108,8 +116,8 @@ class RowCheck:
         self._refusal: DependentRows | None = None
 
     def check_before_run(self, run: Run, shape: tuple[int, ...]) -> None:
-        """Refuse a model that treats rows of uniform random values differently in a full batch and alone or in other
-        company.
+        """Refuse a model that treats rows of uniform random values differently in a full batch and alone or among
+        other rows.
 
         Here a row also counts if its logits differ by more than a hundredth of the largest, because random rows often
         have all the same vote. This finds honest mistakes, such as batch normalisation in training mode, before a run
@@ -124,17 +132,30 @@ class RowCheck:
         if self._batch > 1:
             kept, again = self._run_in_company(run, rows)
             in_company.add(_differ(logits[kept], again))
-            in_company.check("random rows gave other logits when they were run again in other company")
+            in_company.check("random rows gave other logits when they were run again among other rows")
 
-    def choose(self, draws: int) -> NDArray[np.intp]:
-        """Which of the next so many rows of a run to run again."""
+    def choose(self, requests: Sequence[Request]) -> NDArray[np.intp]:
+        """Which rows of the next batch of a run to run again."""
+        draws = sum(request.draws for request in requests)
         with self._lock:
             if self._refusal is not None:
                 raise self._refusal
             before, after = (_START + count / self._row_cost for count in (self._draws, self._draws + draws))
             self._draws += draws
         runs = SHARE * draws / self._row_cost + _START * math.log(after / before)
+        if self._fixed:
+            return np.flatnonzero(self._rng.random(draws) < self._shares_of_inputs(requests))
         return np.flatnonzero(self._rng.random(draws) * draws < runs)
+
+    def _shares_of_inputs(self, requests: Sequence[Request]) -> NDArray[np.float64]:
+        """The probability with which each row is chosen, if the model's batch is fixed."""
+        shares = []
+        for request in requests:
+            with self._lock:
+                before = self._draws_of[request.input_id]
+                self._draws_of[request.input_id] += request.draws
+            shares.append(_FIXED_START / (_FIXED_SOON + before + np.arange(request.draws)))
+        return np.concatenate(shares)
 
     def check(
         self,
@@ -161,7 +182,7 @@ class RowCheck:
                     kept, again = self._run_in_company(run, copies)
                     with self._lock:
                         self.in_company.add(votes[kept] != _votes(again))
-                        self.in_company.check("rows voted otherwise when they were run again in other company")
+                        self.in_company.check("rows voted differently when they were run again among other rows")
         except DependentRows as error:
             self._refusal = error
             raise
@@ -169,14 +190,14 @@ class RowCheck:
     def _differs_alone(
         self, run: Run, copies: NDArray[np.float32], votes: NDArray[np.intp], row: int, input_id: int
     ) -> bool:
-        """Whether a row votes otherwise alone, which is added to the tallies."""
+        """Whether a row votes differently when run alone, which is added to the tallies."""
         differs = votes[[row]] != _votes(run(copies[[row]]))
         with self._lock:
             self.alone.add(differs)
-            self.alone.check("rows voted otherwise when they were run again alone")
+            self.alone.check("rows voted differently when they were run again alone")
             if suspect := self._suspects.get(input_id):
                 suspect.add(differs)
-                suspect.check(f"rows of input {input_id} voted otherwise when they were run again alone")
+                suspect.check(f"rows of input {input_id} voted differently when they were run again alone")
         return bool(differs.any())
 
     def _run_in_company(self, run: Run, copies: NDArray[np.float32]) -> tuple[NDArray[np.intp], Logits]:
@@ -197,7 +218,7 @@ def _votes(logits: Logits) -> NDArray[np.intp]:
 
 
 def _differ(one: Logits, other: Logits) -> NDArray[np.bool_]:
-    """Whether each row votes otherwise, or its logits differ by more than the tolerance."""
+    """Whether each row votes differently, or its logits differ by more than the tolerance."""
     differ: NDArray[np.bool_] = _votes(one) != _votes(other)
     finite = _finite(one) & _finite(other)
     largest = np.maximum(1, np.abs(one[finite]).max(axis=1))

@@ -143,7 +143,7 @@ def _check_noise_on(gpu: "Gpu") -> tuple[bool, str]:
             found = _fill_on(gpu, family, stream, dtype)
             wrong += int((found.view(f"u{found.itemsize}") != expected.view(f"u{found.itemsize}")).sum())
     values = f"{_VALUES}, in float32 and float16"
-    return wrong == 0, f"{values}, are the host's to the bit" if wrong == 0 else f"{wrong:,} of {values}, differ"
+    return wrong == 0, f"{values}, equal the host's bit for bit" if wrong == 0 else f"{wrong:,} of {values}, differ"
 
 
 def _fill_on(gpu: "Gpu", family: Family, stream: int, dtype: str) -> NDArray[np.floating]:
@@ -245,5 +245,5 @@ def _compare_certificates(device: str, backend: str, file: Path) -> tuple[bool, 
     classes = all(expected[i].selected == got[i].selected for i in expected)
     other = sum(int(np.abs(np.subtract(expected[i].counts, got[i].counts)).sum()) // 2 for i in expected)
     draws = len(expected) * plan.n
-    said = f"{other} of {draws:,} draws vote otherwise than on the CPU"
+    said = f"{other} of {draws:,} draws vote differently than on the CPU"
     return classes and other <= _SHARE_OF_VOTES * draws, said

@@ -33,7 +33,7 @@ from ars.engine.statistics.stopping import Question
 from ars.errors import ArgumentError, DataError, OutOfMemory
 from ars.noise import family_named
 
-__all__ = ["Prepared", "SmoothedClassifier", "load"]
+__all__ = ["PREDICTION_N", "Prepared", "SmoothedClassifier", "load"]
 
 Result = TypeVar("Result")
 
@@ -146,7 +146,7 @@ class SmoothedClassifier:
         device: str | None,
     ) -> None:
         self.batch = _check_batch(batch)
-        """The draws in a batch that were asked for. What is used says `prepare`."""
+        """The draws in a batch that were asked for. `prepare` returns the one that is used."""
         self.noise_file = noise
         lane_count = None if threads is None else whole_number("threads", threads, 1, 1024, "at least 1")
         self.seed_given = seed is not None
@@ -291,7 +291,7 @@ class SmoothedClassifier:
                 batch //= 2
 
     def _make_sampler(self, device: Device, shape: tuple[int, ...], batch: int, seed: int) -> Sampler:
-        """Slots for so many inputs that 16 draws of each fill the batches in flight, within a bound on memory."""
+        """Enough slots that 16 draws of each input fill the batches in flight, within a bound on memory."""
         dimensions = math.prod(shape)
         slots = max(2, min(2 * device.lane_count * batch // 16, _SLOT_BYTES // (_BYTES_A_VALUE * dimensions)))
         return device.make_sampler(slots, dimensions, self.family, seed, self.lattice)
@@ -318,7 +318,7 @@ class SmoothedClassifier:
                     found = f"its shape is {x.shape}, and the first one's is {shape}"
                     raise DataError(f"input {input_id}", found, "give inputs of one shape")
                 mean, scale = self.noise.at(input_id, x)
-                eta = self.lattice.error(x, mean, scale) if self.lattice else 0.0
+                eta = self.lattice.error(x, mean, scale, self.family) if self.lattice else 0.0
                 yield Job(input_id, x, mean, scale, procedure_for(scale, eta))
 
         with ExitStack() as owned:

@@ -25,7 +25,8 @@ def main() -> None:
         else:
             radius = ars.format_radius(certificate.radius)  # rounded down
             print(f"image 0 (class {labels[0]}): class {certificate.predicted} within {radius} in l2")
-        print(f"  pA >= {certificate.p_a:.4f}, alpha {certificate.alpha}, scope {certificate.scope}")
+        p_a = ars.format_radius(certificate.p_a, 4)  # a lower bound, so rounded down too
+        print(f"  pA >= {p_a}, alpha {certificate.alpha}, scope {certificate.scope}")
 
         # The guarantee covers a region; one can ask whether a perturbation lies in it.
         delta = np.full(images[0].shape, 0.001, np.float32)

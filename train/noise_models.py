@@ -46,7 +46,8 @@ class NoiseShape:
     @property
     def raw_sigma0(self) -> float:
         """The raw value at which `scale` is sigma0, where maps start: pixels with little gradient stay there."""
-        # A sigmoid never reaches its bounds, so with a floor of sigma0 itself maps start just above it.
+        # A sigmoid never reaches its bounds. So if the floor is 1, which makes sigma0 the lower bound, maps start just
+        # above sigma0.
         share = max((1 - self.floor) / (self.ceiling - self.floor), 1e-4)
         return 3.0 + math.log(share / (1 - share))
 

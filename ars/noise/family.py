@@ -47,6 +47,9 @@ class Family:
     """K as a function of pA and pB, for 0 <= pB < pA <= 1, never rounded up. Its docstring has the proof."""
     distribution: Any = field(compare=False)
     """The distribution of one value of standard noise, as a frozen distribution of scipy.stats."""
+    variation: float
+    """The total variation of that density (twice its maximum if it has one peak), rounded up. It bounds how often noise
+    stream 2 is close to the boundary between two cells (Lemma 4 of docs/soundness.md)."""
     torch_noise: "Callable[[tuple[int, ...], torch.Generator | None, torch.device], torch.Tensor]"
     """Standard noise of a shape, for training."""
     selftest_sha256: tuple[str, str]

@@ -38,6 +38,7 @@ GAUSSIAN = Family(
     norm=2,
     theorem=_region,
     distribution=stats.norm(),
+    variation=0.8,  # 2 / sqrt(2 pi) = 0.7979
     torch_noise=_torch_noise,
     selftest_sha256=(
         "dee47244dd08ca393519052c3e5ea3f6d4d6e12b30499a9387d1a16e9e7dbfee",

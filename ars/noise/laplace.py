@@ -45,6 +45,7 @@ LAPLACE = Family(
     norm=1,
     theorem=_region,
     distribution=stats.laplace(),
+    variation=1,
     torch_noise=_torch_noise,
     selftest_sha256=(
         "4bd5ac253071cdc381def0ca13aa1a790d9caf9a1a6d71d51f150c90d6dd19ab",

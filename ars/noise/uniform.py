@@ -36,6 +36,7 @@ UNIFORM = Family(
     norm=1,
     theorem=_region,
     distribution=stats.uniform(-1, 2),
+    variation=1,
     torch_noise=_torch_noise,
     selftest_sha256=(
         "7ad400ac2fa700d6d064602eb2a053d0e497705a44f0e0b9d867c1d11fe7fe6c",

@@ -20,17 +20,17 @@ except ImportError as error:
 from ars.train.attacks import Attack, clean_loss, noisy_loss, pgd
 from ars.train.model_file import load_model
 
-__all__ = ["ATTACKS", "attack_inputs"]
-
-ATTACKS = ("generator", "smoothed", "classifier")
-"""What the attack knows: everything, with gradients through the generator; the noise, but its maps as constants; or
-only the classifier, without noise."""
+__all__ = ["attack_inputs"]
 
 DRAWS, BATCH = 8, 50
 
 
 def attack_inputs(model: Model, data: Dataset, ids: Sequence[int], how: str, path: Path) -> None:
-    """Perturb the inputs within 16/255 in the maximum norm, and write them with their labels to an .npz file."""
+    """Perturb the inputs within 16/255 in the maximum norm, and write them with their labels to an .npz file.
+
+    `how` says what the attack knows: everything, with gradients through the generator (generator); the noise, but its
+    maps as constants (smoothed); or only the classifier, without noise (classifier).
+    """
     if model.trained is None:
         fix = "keep the model.pt beside it when it is exported, or say --attack none"
         raise ModelError(model.file, "PGD needs the gradients of its model.pt", fix)

@@ -14,7 +14,7 @@ PATH = click.Path(path_type=Path)
 @click.argument("models", nargs=-1, required=True, type=PATH)
 @click.option("--data", help="Certify models on this: fashion-mnist:test, .npz, folder, CIFAR-10 .bin.")
 @click.option(
-    "--max", "most", type=click.IntRange(1), default=500, show_default=True, help="Take at most so many inputs."
+    "--max", "most", type=click.IntRange(1), default=500, show_default=True, help="Certify at most this many inputs."
 )
 @click.option("--only", help='Take only these, like "0-9999/20".')
 @click.option(

@@ -108,6 +108,7 @@ def _run(run: Run, strips: Strips) -> dict[str, object]:
         "stream": header.settings.noise_stream,
         "alpha": plan.alpha,
         "stopping": "fixed" if plan.question is None else "adaptive",
+        "question": None if plan.question is None else plan.question.describe(),
         "n0": plan.n0,
         "n": plan.n,
         "inputs": summary.inputs,

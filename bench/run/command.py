@@ -18,12 +18,12 @@ NAMES = ("loop", "compiled", *(backend.name for backend in list_backends()))
 @click.command(cls=Command)
 @click.option("--engine", required=True, help="A file of a model; or resnet20 and the like, with random weights.")
 @click.option("--data", help="Real inputs, which adaptive stopping needs. Default: fixed stopping only.")
-@click.option("--inputs", default=20, show_default=True, type=click.IntRange(1), help="So many of them, spread evenly.")
+@click.option("--inputs", default=20, show_default=True, type=click.IntRange(1), help="How many, spread evenly.")
 @click.option("--backend", "backends", multiple=True, help=f"Only these: {', '.join(NAMES)}. Again for more.")
 @click.option("--precision", "precisions", multiple=True, help="Only these: fp32, fp16, int8. Again for more.")
 @click.option("--rounds", default=7, show_default=True, type=click.IntRange(3), help="Rounds that count.")
-@click.option("--n0", default=100, show_default=True, type=click.IntRange(1), help="Draws that select the class.")
-@click.option("--n", default=100_000, show_default=True, type=click.IntRange(1), help="Draws that bound its share.")
+@click.option("--n0", default=Plan.n0, show_default=True, type=click.IntRange(1), help="Draws that select the class.")
+@click.option("--n", default=Plan.n, show_default=True, type=click.IntRange(1), help="Draws that bound its share.")
 @click.option(
     "--noise",
     type=click.Choice(["own", "isotropic", "both"]),

@@ -47,8 +47,8 @@ def stopping(fixed: Path, adaptive: Path | None, n: int | None, as_json: bool) -
         others, stopped = _read(adaptive, "adaptive")
         _check_alike(fixed, settings, adaptive, others)
         _check_complete(fixed, whole, adaptive, stopped)
-        if isinstance(others.plan.question, Grid):
-            question = others.plan.question
+        if others.plan.question:
+            question = Grid(others.plan.question.radii)
         saving = measure_saving(whole, stopped, question)
         inputs = [whole[idx] for idx in stopped if idx in whole]
     votes = list(reorder_votes(inputs, n))

@@ -31,7 +31,8 @@ ALLOWED = 0.005
 ORDERS = 4
 
 # The prior of hits and of all misses together, for draws that a run does not have. Misses have little weight: of the
-# inputs of a trained Fashion-MNIST model without a miss in 10,000 draws, 14 of 19 had none in 100,000, as 0.15 tells.
+# inputs of a trained Fashion-MNIST model without a miss in 10,000 draws, 14 of 19 had none in 100,000, which a prior
+# weight of 0.15 predicts.
 PRIOR_HITS, PRIOR_MISSES = 0.5, 0.15
 
 
@@ -70,7 +71,7 @@ class Outcome:
 
 
 def reorder_votes(records: Sequence[Record], n: int, orders: int = ORDERS) -> Iterator[Votes]:
-    """The votes of a run at fixed n, in so many random orders, at every look of a budget of n.
+    """The votes of a run at fixed n, in this many random orders, at every look of a budget of n.
 
     A store keeps counts and no order. Draws are independent, so every order of them is equally likely, and a random
     one is a fair sample of what the run may have seen. Draws that the run does not have are simulated from a random

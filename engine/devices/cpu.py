@@ -30,8 +30,9 @@ class CpuDevice:
         return find_best_batch(lambda batch: self.make_lanes(shape, batch), sampler, shape)
 
     def make_lanes(self, shape: tuple[int, ...], batch: int) -> Lanes:
-        row_cost = self.runner.fixed_batch or self.runner.single_row_cost
-        return host_lanes(self.runner.run, shape, batch, self.lane_count, row_cost)
+        fixed = self.runner.fixed_batch or 1
+        row_cost = max(fixed, self.runner.single_row_cost)
+        return host_lanes(self.runner.run, shape, batch, self.lane_count, row_cost, fixed=fixed > 1)
 
     def make_sampler(
         self, slots: int, dimensions: int, family: Family, seed: int, lattice: Lattice | None = None

@@ -85,7 +85,7 @@ class CudaDevice:
             try:
                 runner = load_gpu_runner(self._engine, gpu, self._backend)
                 if self._sha256 not in (None, runner.sha256):
-                    raise ModelError(self._engine, "it changed since it was first loaded", "load it anew")
+                    raise ModelError(self._engine, "it changed since it was first loaded", "load it again")
                 self._opened, self._sha256 = (gpu, runner), runner.sha256
             except BaseException:
                 gpu.close()

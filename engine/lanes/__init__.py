@@ -31,6 +31,8 @@ class BatchVotes:
 class Lane(Protocol):
     row_cost: int
     """How many rows of a full batch cost as much as a row that is run alone: the size of the batch, if it is fixed."""
+    fixed: bool
+    """Whether the model takes only batches of one size, on a CPU."""
 
     def votes(self, sampler: Any, requests: Sequence[Request]) -> NDArray[np.int64]:
         """The votes of each request, for inputs in the slots of the sampler: a HostSampler for a HostLane, and so
@@ -74,7 +76,7 @@ class Lanes:
         try:
             counts = lane.votes(sampler, requests)
             if self._row_check is not None:
-                chosen = self._row_check.choose(sum(request.draws for request in requests))
+                chosen = self._row_check.choose(requests)
                 if len(chosen):
                     self._row_check.check(lane.run, *lane.last_batch(), requests, chosen)
         finally:
@@ -84,7 +86,7 @@ class Lanes:
     def check_rows(self, shape: tuple[int, ...]) -> None:
         """Check that the model treats every row of a batch as if it were alone: once now, and from now on in every
         run. Raises DependentRows, also from a batch's future."""
-        check = RowCheck(self.batch, self._all[0].row_cost)
+        check = RowCheck(self.batch, self._all[0].row_cost, fixed=self._all[0].fixed)
         check.check_before_run(self.run, shape)
         self._row_check = check
 

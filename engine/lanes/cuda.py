@@ -26,7 +26,7 @@ class CudaLane:
     counted."""
 
     def __init__(self, gpu: Gpu, runner: GpuRunner, shape: tuple[int, ...], batch: int) -> None:
-        self._classes, self._batch, self.row_cost = runner.classes, batch, batch
+        self._classes, self._batch, self.row_cost, self.fixed = runner.classes, batch, batch, False
         self._shape = (batch, *shape)
         self._image_type, self._logit_type = np.dtype(runner.image.dtype), np.dtype(runner.logits.dtype)
         self._space = space = Workspace(gpu)

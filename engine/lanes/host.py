@@ -18,8 +18,8 @@ Infer = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 class HostLane:
     """A buffer of its own for noisy copies, and a runner that it shares with the other lanes."""
 
-    def __init__(self, infer: Infer, shape: tuple[int, ...], batch: int, row_cost: int) -> None:
-        self._infer, self.row_cost = infer, row_cost
+    def __init__(self, infer: Infer, shape: tuple[int, ...], batch: int, row_cost: int, fixed: bool) -> None:
+        self._infer, self.row_cost, self.fixed = infer, row_cost, fixed
         self._buffer = np.empty((batch, *shape), np.float32)
         self._last: tuple[NDArray[np.float32], NDArray[np.float32]] = self._buffer[:0], np.empty((0, 0), np.float32)
 
@@ -40,6 +40,8 @@ class HostLane:
         return
 
 
-def host_lanes(infer: Infer, shape: tuple[int, ...], batch: int, lane_count: int, row_cost: int = 1) -> Lanes:
-    """As many lanes as asked for, each of which uses one core. `row_cost` is what a Lane says of it."""
-    return Lanes([HostLane(infer, shape, batch, row_cost) for _ in range(lane_count)], batch)
+def host_lanes(
+    infer: Infer, shape: tuple[int, ...], batch: int, lane_count: int, row_cost: int = 1, *, fixed: bool = False
+) -> Lanes:
+    """As many lanes as asked for, each of which uses one core. `row_cost` and `fixed` are what a Lane says of them."""
+    return Lanes([HostLane(infer, shape, batch, row_cost, fixed) for _ in range(lane_count)], batch)

@@ -42,7 +42,7 @@ class Audit:
     """Certificates whose noise was drawn again."""
     differences: list[str] = field(default_factory=list)
     machine: list[str] = field(default_factory=list)
-    """Parts of this machine that differ from the run's. They decide no certificate by themselves."""
+    """What differs between the environment of the run and this one. A difference here is not a failure."""
 
 
 def audit(
@@ -187,7 +187,7 @@ def _compare_inputs(records: Sequence[Record], data: Dataset, classifier: Smooth
             found[idx] = f"input {idx}: {data.name} has another image or label there"
         elif not isinstance(classifier.noise, Generated):
             mean, scale = classifier.noise.at(idx, x)
-            eta = classifier.lattice.error(x, mean, scale) if classifier.lattice else 0.0
+            eta = classifier.lattice.error(x, mean, scale, classifier.family) if classifier.lattice else 0.0
             if different := _compare_noise(record.certificate, scale, eta):
                 found[idx] = f"input {idx}: {different}"
     return found

@@ -32,8 +32,8 @@ class Kind:
 
     sql: str
     read: Callable[[Value], Value]
-    """The value from what is in the store; ValueError if that is not of this kind, for SQLite takes any value in any
-    column."""
+    """The value from what is in the store; ValueError if that is not of this kind, because SQLite accepts any value in
+    any column."""
     write: Callable[[Value], Value] = _same
     """What the store takes for a value."""
 
@@ -89,7 +89,7 @@ class Column:
     as_json: Callable[[Value], Value] = _same
     """What `ars-engine results --format json` prints for a value."""
     title: str | None = None
-    """Its title in the report's table; None if it is not there, or is one of those that the page itself lays out."""
+    """Its title in the report's table; None if it is not there, or if the page has its own cell for it."""
     reported: Callable[[Value], str] = str
     """What the report's table shows for a value."""
 

@@ -29,7 +29,7 @@ class Inputs:
     only: str | None = None
 
     def open(self, channels: int | None) -> tuple[Dataset, list[int]]:
-        """The data, with images of so many channels, and the numbers of the chosen inputs."""
+        """The data, with images of this number of channels, and the numbers of the chosen inputs."""
         data = open_data(self.data, ImageSize(self.resize, self.crop, channels), self.classes_file)
         return data, select(len(data), skip=self.skip, most=self.most, only=self.only)
 

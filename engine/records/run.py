@@ -20,7 +20,7 @@ from ars.engine.records.summary import Summary, summarize
 from ars.engine.samplers.host import usable_instructions
 from ars.engine.smoothed import Prepared, SmoothedClassifier
 from ars.engine.statistics.plan import Plan
-from ars.engine.statistics.stopping import RADII, Grid
+from ars.engine.statistics.stopping import RADII
 from ars.errors import DataError, DependentRows, StoreError
 
 __all__ = ["RunProgress", "RunResult", "certify_run", "environment_of", "settings_of"]
@@ -30,13 +30,13 @@ _END_SECONDS = 2.0
 
 
 class RunProgress:
-    """What a run reports while it is under way. This class ignores it all; override what you want to know."""
+    """What a run reports while it is in progress. This class ignores it all; override what you want to know."""
 
     def start(self, store: Path, prepared: Prepared, plan: Plan, seed: int, done: int, left: int) -> None:
         """The store is open. Of the chosen inputs, `done` are certified in it already, and `left` are not."""
 
     def draws(self, number: int) -> None:
-        """A batch of so many draws has been counted."""
+        """A batch of this many draws has been counted."""
 
     def certified(self, record: Record) -> None:
         """An input has been certified and committed to the store."""
@@ -71,7 +71,7 @@ def certify_run(
     `data` is what `--data` takes, or Inputs, which can choose among them. `store` is by default named after model and
     data, in the current folder. Each input is committed as soon as it is certified. If the store holds certificates of
     a run with the same settings, the run is resumed. An input that cannot be read raises DataError, after the inputs
-    under way have been certified; with `skip_bad_inputs` it is left out. A model whose votes for a row depend on the
+    in progress have been certified; with `skip_bad_inputs` it is left out. A model whose votes for a row depend on the
     rest of its batch raises DependentRows, and the certificates in the store are taken out of use.
     """
     inputs = data if isinstance(data, Inputs) else Inputs(str(data))
@@ -116,7 +116,7 @@ def certify_run(
             opened.refuse()
             raise
     chosen = set(ids)
-    radii = plan.question.radii if isinstance(plan.question, Grid) else RADII
+    radii = plan.question.radii if plan.question else RADII
     summary = summarize((record for record in read_records(path) if record.idx in chosen), radii)
     return RunResult(path, summary, prepared.batch, fullness.share())
 

@@ -27,7 +27,7 @@ class RunSettings:
     """Everything that decides the certificates of a run. A run is resumed only with the same settings."""
 
     engine: str
-    """The SHA-256 of the model's file."""
+    """The hash of the model, external data included (`hash_model`)."""
     runner: str
     data: str
     """The fingerprint of the data."""

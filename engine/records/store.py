@@ -79,8 +79,8 @@ class Store:
             raise RunError(f"{self.path}: input {record.idx} cannot be written ({error}); {fix}") from error
 
     def refuse(self) -> None:
-        """Take all certificates out of use, because the model that they speak of was found to be none. They stay in the
-        file, in a table of another name, and the store cannot be read or resumed any more."""
+        """Take all certificates out of use, because the model turned out not to be a function of single rows. They
+        stay in the file, in a table of another name, and the store cannot be read or resumed any more."""
         if self.done():
             with self._database:
                 self._database.execute(f"ALTER TABLE certificates RENAME TO {_REFUSED}")
@@ -196,7 +196,13 @@ def _check_resumable(database: sqlite3.Connection, path: Path, settings: RunSett
     except (ValueError, TypeError) as error:
         raise StoreError(path, f"it is damaged ({error})", "choose another store") from error
     for name, found, given in differences(stored, settings):
-        problem = f"it holds a run with {name} = {found}, and this one has {given}"
+        match name:
+            case "engine":
+                problem = f"it holds certificates of another model (SHA-256 {str(found)[:12]}...)"
+            case "data":
+                problem = "it holds certificates of other data"
+            case _:
+                problem = f"it holds a run with {name} = {found}, and this one has {given}"
         raise StoreError(path, problem, "choose another store, or give the same settings")
     if missing := {column.name for column, _ in STORED} - _columns_of(database):
         problem = f"its certificates have no {', '.join(sorted(missing))}, and those of this version have"

@@ -16,45 +16,7 @@ from ars.manifest import EngineBuild, Profile
 if TYPE_CHECKING:
     from ars.engine.gpu import Gpu
 
-__all__ = ["API", "PlanRunner", "fits", "make_log"]
-
-# Every name of TensorRT that this file uses, with the names of its arguments.
-API = {
-    "Builder": ("logger",),
-    "Builder.build_serialized_network": ("network", "config"),
-    "Builder.create_builder_config": (),
-    "Builder.create_network": ("flags",),
-    "Builder.create_optimization_profile": (),
-    "DataType.FLOAT": None,
-    "DataType.HALF": None,
-    "ExecutionContextAllocationStrategy.USER_MANAGED": None,
-    "IBuilderConfig.add_optimization_profile": ("profile",),
-    "ICudaEngine.create_execution_context": ("strategy",),
-    "ICudaEngine.get_tensor_dtype": ("name",),
-    "ICudaEngine.get_tensor_mode": ("name",),
-    "ICudaEngine.get_tensor_name": ("index",),
-    "ICudaEngine.get_tensor_profile_shape": ("name", "profile_index"),
-    "ICudaEngine.get_tensor_shape": ("name",),
-    "ICudaEngine.num_io_tensors": None,
-    "IExecutionContext.execute_async_v3": ("stream_handle",),
-    "IExecutionContext.set_device_memory": ("memory", "size"),
-    "IExecutionContext.set_input_shape": ("name", "shape"),
-    "IExecutionContext.set_tensor_address": ("name", "memory"),
-    "IExecutionContext.update_device_memory_size_for_shapes": (),
-    "ILogger.ERROR": None,
-    "ILogger.INTERNAL_ERROR": None,
-    "ILogger.log": ("severity", "msg"),
-    "INetworkDefinition.get_input": ("index",),
-    "IOptimizationProfile.set_shape": ("input", "min", "opt", "max"),
-    "ITensor.name": None,
-    "ITensor.shape": None,
-    "OnnxParser": ("network", "logger"),
-    "OnnxParser.parse": ("model",),
-    "Runtime": ("logger",),
-    "Runtime.deserialize_cuda_engine": ("serialized_engine",),
-    "TensorIOMode.INPUT": None,
-    "__version__": None,
-}
+__all__ = ["PlanRunner", "fits", "make_log"]
 
 
 def fits(build: EngineBuild, compute_capability: tuple[int, int]) -> bool:

@@ -46,7 +46,7 @@ class CudaSampler(Sampler):
         return table
 
     def fill(self, stream: Any, out: int, dtype: str, table: int, requests: int, rows: int) -> None:
-        """Queue the kernel that writes the noisy copies of so many requests to `out`. `table` is the address of their
+        """Queue the kernel that writes the noisy copies of this many requests to `out`. `table` is the address of their
         table."""
         blocks = -(-self.dimensions // 4)
         threads = min(_FILL_THREADS, -(-blocks // 32) * 32)

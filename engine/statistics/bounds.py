@@ -108,8 +108,8 @@ def widen(p_a: float, p_b: float, eta: float) -> tuple[float, float]:
 
 
 def most_moved(n: int, eta: float, risk: float) -> int:
-    """A number that at most `risk` of the time is exceeded by how many of n draws differ from ideal ones, if each
-    differs with probability at most eta. (More than m differ with probability at most (n eta)^(m+1) / (m+1)!.)"""
+    """A bound on how many of n draws differ from ideal ones, exceeded with probability at most `risk`, if each differs
+    with probability at most eta. (More than m differ with probability at most (n eta)^(m+1) / (m+1)!.)"""
     moved, more = 0, n * eta
     while more > risk:
         moved += 1

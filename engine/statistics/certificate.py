@@ -1,6 +1,6 @@
 """A certificate: what the votes of one input prove about the smoothed classifier around this input.
 
-The statistics are in bounds.py and ladder.py, and the geometry is in ars/noise.py; here they meet. `certify_votes` is
+The statistics are in bounds.py and ladder.py, and the geometry is in ars/noise/; here they meet. `certify_votes` is
 the last third of the paper's certification algorithm: counts in, radius out. `predict_from_votes` is the end of its
 prediction algorithm.
 """
@@ -44,7 +44,7 @@ class Certificate:
     answers `predicted` at x + delta for every delta in the region ||delta / scale||_norm < K, and so for every delta
     with ||delta||_norm < radius.
 
-    Which smoothed classifier that is, `scope` says (ars.noise.Scope).
+    `scope` says which smoothed classifier this is (ars.noise.Scope).
     """
 
     predicted: int
@@ -217,7 +217,7 @@ def _whole_counts(counts: Sequence[int]) -> list[int]:
 
 
 def format_radius(radius: float, digits: int = 3) -> str:
-    """The radius with so many digits after the point, rounded down: never more than was proved."""
+    """The radius with this number of digits after the point, rounded down: never more than was proved."""
     if math.isinf(radius):
         return str(radius)
     return f"{Decimal(radius).quantize(Decimal(1).scaleb(-digits), ROUND_FLOOR, Context(prec=400)):f}"

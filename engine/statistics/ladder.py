@@ -42,8 +42,8 @@ __all__ = ["STEPS", "TWO_SIDED", "Ladder", "bound_at_looks", "choose_ladders", "
 Ladder = tuple[float, ...]
 
 STEPS: Ladder = tuple(float(ndtr(-K / 32)) for K in range(1, 5 * 32, 2))
-"""The coarse ladder, searched first for every question. It gives a certificate whose radius lies between the radii of
-its question a bound of its own, and not only the answer."""
+"""The coarse ladder, searched first for every question. With it, a certificate between two radii of the question
+gets its own, tighter bound."""
 
 TWO_SIDED: Ladder = tuple(float(ndtr(-K / 128)) for K in range(-3 * 128, 6 * 128))
 """The only ladder of two-sided certificates. Their radius depends on the bounds of pA and pB together, so no single

@@ -22,7 +22,7 @@ MOST_SPREAD = 500
 
 
 class Look(NamedTuple):
-    """The votes after so many draws: those for the selected class, and those for the most frequent other answer."""
+    """The votes after a number of draws: those for the selected class, and those for the most frequent other answer."""
 
     draws: int
     hits: int
@@ -44,12 +44,12 @@ def look_draws(n: int) -> tuple[int, ...]:
 
 
 def look_number(draws: int, n: int) -> int:
-    """The place of the look after so many draws in the schedule of n, counted from 0."""
+    """The place of the look after this many draws in the schedule of n, counted from 0."""
     return bisect.bisect_left(look_draws(n), draws)
 
 
 def next_look(draws: int, n: int) -> int:
-    """The number of draws at the first look after so many draws; there must be one."""
+    """The number of draws at the first look after this many draws; there must be one."""
     looks = look_draws(n)
     return looks[bisect.bisect_right(looks, draws)]
 

@@ -26,7 +26,7 @@ BOUNDS = 2
 bounds from the same votes. (Version 1 divided alpha among the looks and among the other answers, by Bonferroni's
 inequality.)"""
 
-# Half of it, and the parts into which `ars-bench stopping` divides it, must be in the range of bounds.py.
+# Half of alpha, and the parts into which `ars-bench stopping` divides it, must be in the range of bounds.py.
 MIN_PLAN_ALPHA = 1e-9
 MIN_ADAPTIVE_ALPHA = 1e-5
 

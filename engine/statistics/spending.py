@@ -24,8 +24,8 @@ sequential tests for single samples of discrete responses using spending functio
    of X, rounded down to a whole number of misses. So an input that uses its whole budget loses almost nothing; and
    where misses are so rare that one of them decides, it loses nothing at all.
 2. What that leaves of alpha is spent on the earlier looks. The look at t draws has the largest limit for which the sum
-   above, over the looks up to it, is at most the share (t / T) ** EARLY of it, where T draws are those of the last look
-   but one. Only outcomes that the last look would not exclude anyway cost anything.
+   above, over the looks up to it, is at most the share (t / T) ** EARLY of it, where T is the number of draws at the
+   second-to-last look. Only outcomes that the last look would not exclude anyway cost anything.
 3. No limit is below that of a given `floor`: the limits of the test of a lower rate. The proof in ladder.py needs
    this. If the floor costs more than alpha allows, the floor itself is the test: it is a test of a lower rate, and so,
    by the coupling above, a test of this rate too.
@@ -110,12 +110,12 @@ def _find_single_limit(rate: float, n: int, alpha: float) -> int:
 
 
 def _chance_of_at_most(k: int, draws: int, rate: float) -> float:
-    """P(X <= k) for the number X of misses among so many draws, 0 <= k < draws."""
+    """P(X <= k) for the number X of misses among `draws` draws, 0 <= k < draws."""
     return float(betaincc(k + 1, draws - k, rate))
 
 
 def _chances_of_more_than(numbers: NDArray[np.int64], draws: int, rate: float) -> NDArray[np.float64]:
-    """P(X > k) for the number X of misses among so many draws, for each k of `numbers`, -1 <= k <= draws."""
+    """P(X > k) for the number X of misses among `draws` draws, for each k of `numbers`, -1 <= k <= draws."""
     inside = np.clip(numbers, 0, draws - 1)
     chances = betainc(inside + 1, draws - inside, rate)
     return np.where(numbers < 0, 1.0, np.where(numbers == draws, 0.0, chances))
@@ -133,7 +133,7 @@ def _draw_more(
 
 
 def _binomial(draws: int, rate: float, tail: float) -> tuple[int, Distribution]:
-    """The lowest number and the distribution of the misses among so many draws, without its two tails."""
+    """The lowest number and the distribution of the misses among `draws` draws, without its two tails."""
     mode, width = int((draws + 1) * rate), 12 * math.sqrt(draws * rate * (1 - rate)) + 60
     numbers = np.arange(max(0, int(mode - width)), min(draws, int(mode + width)) + 1)
     # Successive probabilities have simple ratios; a sum of their logarithms neither overflows nor underflows.

@@ -57,8 +57,8 @@ HOPE = 1.8
 LEAST_TOLERANCE = 0.001
 
 _STEP = 2.0**-12
-"""The region sizes of a grid are multiples of this, so that inputs of nearly the same scale share their tests. It is at
-most a sixteenth of the standard deviation that K has after 100,000 votes."""
+"""The region sizes of a grid are multiples of this, so that inputs of nearly the same scale share their tests. The
+step is at most 1/16 of K's standard deviation after 100,000 votes."""
 _SMALLEST_REGION, _LARGEST_REGION = 1 / 64, 20.0  # no region is larger than 20, even after 10^9 draws without a miss
 
 
@@ -85,6 +85,15 @@ class Question(Hashable, Protocol):
 
     A new kind of question is a class here, a row of QUESTIONS, and an option of the command line.
     """
+
+    @property
+    def radii(self) -> tuple[float, ...]:
+        """The radii at which the certified accuracy is reported."""
+        ...
+
+    def describe(self) -> str:
+        """The question in words, to stand after "its question was settled:"."""
+        ...
 
     def regions(self, sigma_min: float) -> tuple[float, ...]:
         """The region sizes K that the answer depends on, from small to large, if the smallest scale is sigma_min."""
@@ -116,6 +125,11 @@ class Grid:
         if not radii or not all(0 <= radius < math.inf for radius in radii):
             raise ArgumentError("radii", ",".join(map(str, radii)), _RADII)
         object.__setattr__(self, "radii", tuple(sorted(set(radii))))
+
+    def describe(self) -> str:
+        if len(self.radii) == 1:
+            return f"whether the radius {self.radii[0]} is certified"
+        return f"which of the radii {', '.join(map(str, self.radii))} are certified"
 
     def regions(self, sigma_min: float) -> tuple[float, ...]:
         """The smallest region, then radius / sigma_min for each radius, rounded up to a step. The margin keeps each
@@ -165,8 +179,15 @@ class Tolerance:
             raise ArgumentError("tolerance", tolerance, _TOLERANCE)
         object.__setattr__(self, "tolerance", tolerance)
 
+    @property
+    def radii(self) -> tuple[float, ...]:
+        return RADII
+
+    def describe(self) -> str:
+        return f"the radius to within {100 * self.tolerance:g} % of what the full number of draws would certify"
+
     def regions(self, sigma_min: float) -> tuple[float, ...]:
-        """Sizes in ratios of half the tolerance. Stopping early has the other half."""
+        """Sizes in ratios of half the tolerance. The other half is left for stopping early."""
         ratio = 1 / (1 - self.tolerance / 2)
         number = math.ceil(math.log(_LARGEST_REGION / _SMALLEST_REGION, ratio))
         return (_STEP, *(_SMALLEST_REGION * ratio**power for power in range(number)))

@@ -243,3 +243,10 @@ def test_extreme_probabilities_and_scales_give_finite_results_below_the_exact_on
 def test_a_probability_outside_the_unit_interval_is_refused(p_a, p_b):
     with pytest.raises(ArgumentError, match=r"p_[ab] = "):
         GAUSSIAN.region(p_a, p_b)
+
+
+@families
+def test_the_variation_of_a_family_is_that_of_its_density(family):
+    z = np.linspace(-20, 20, 400_001)
+    measured = np.abs(np.diff(family.distribution.pdf(z))).sum()
+    assert measured <= family.variation < measured + 0.01

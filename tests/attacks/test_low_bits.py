@@ -146,7 +146,7 @@ def attack(attempt: Attempt, noise_stream: int) -> tuple[float, tuple[float, ...
         sampler.fill(y, [Request(0, len(made), Phase.ESTIMATION, 0, DRAWS)])
         hits = int(answers(attempt, y).sum())
         counts, selected = (DRAWS - hits, hits, 0), int(hits > DRAWS / 2)
-        eta = lattice.error(x, attempt.mean, attempt.scale) if lattice else 0.0
+        eta = lattice.error(x, attempt.mean, attempt.scale, family) if lattice else 0.0
         plan = Plan(n0=1, n=DRAWS, alpha=ALPHA)
         kind = NoiseKind.DATASET
         made.append(certify_votes(counts, selected, plan=plan, family=family, scale=attempt.scale, kind=kind, eta=eta))

@@ -163,11 +163,11 @@ def test_it_is_refused(tmp_path, attack):
 
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
 def test_rows_of_a_run_are_enough_to_refuse_it(tmp_path, monkeypatch, attack):
-    """Without the check before a run. 44 rows are expected to be run again, and a third of them votes otherwise alone:
-    one run in 10^8 passes."""
+    """Without the check before a run. 44 rows are expected to be run again, and a third of them votes
+    differently when run alone: one run in 10^8 passes."""
     monkeypatch.setattr(RowCheck, "check_before_run", lambda self, run, shape: None)
     path = classifier(tmp_path / "model.onnx", **attack)
-    with pytest.raises(DependentRows, match=r"\d+ of \d+ rows .*voted otherwise when they were run again"):
+    with pytest.raises(DependentRows, match=r"\d+ of \d+ rows .*voted differently when they were run again"):
         certify(path)
 
 
@@ -193,6 +193,19 @@ def test_a_fixed_batch_does_not_help(tmp_path, attack):
         certify(path, ars.Plan(n0=100, n=100_000), batch=64)
 
 
+@pytest.mark.parametrize("fixed", [64, 256])
+def test_a_fixed_batch_does_not_hide_an_attack_on_two_inputs_of_many(tmp_path, fixed):
+    """At n = 10,000, ten rows of each input are expected to be run again alone, and a third of them votes otherwise."""
+    path = classifier(tmp_path / "model.onnx", near(CENTER))
+    model = onnx.load(path)
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_value = fixed
+    onnx.save(model, path)
+    others = [(CENTER.reshape(SHAPE) + 3 * (number + 1)).astype(np.float32) for number in range(6)]
+    with ars.load(path, sigma=SIGMA, batch=fixed) as opened, pytest.raises(DependentRows):
+        list(opened.certify_many(enumerate([*others, *PAIR, *others, *PAIR]), n=10_000))
+
+
 @pytest.fixture
 def targeted(tmp_path, monkeypatch):
     """Four inputs, of which a model knows the last."""
@@ -208,7 +221,7 @@ def run_targeted(path):
 
 
 def test_an_attack_on_one_input_is_found_and_takes_the_certificates_before_it_out_of_use(targeted):
-    with pytest.raises(DependentRows, match=r"rows (of input 3 )?voted otherwise"):
+    with pytest.raises(DependentRows, match=r"rows (of input 3 )?voted differently"):
         run_targeted(targeted)
     with pytest.raises(StoreError, match=r"run.sqlite: its certificates are refused, because the model's votes"):
         list(ars.read_records("run.sqlite"))
@@ -253,7 +266,7 @@ def test_on_a_gpu_it_is_refused_too(tmp_path, machine, monkeypatch, attack):
     """There a row that is alone has zeros for company. About 27 batches are run again: one run in 10^5 passes."""
     path = classifier(tmp_path / "model.onnx", **ATTACKS[attack])
     plan = ars.Plan(n0=100, n=100_000)
-    with pytest.raises(DependentRows, match="voted otherwise when they were run again"):
+    with pytest.raises(DependentRows, match="voted differently when they were run again"):
         certify(path, plan, device="cuda:0")
     monkeypatch.setattr(RowCheck, "choose", lambda self, draws: np.empty(0, np.intp))
     assert contradict(*certify(path, PLAN, device="cuda:0"))

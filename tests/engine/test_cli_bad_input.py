@@ -39,10 +39,7 @@ def test_a_model_with_a_fixed_batch_of_one_works_with_advice():
     models.linear(Path("one.onnx"), batch=1)
     result = certify("--max", "2", engine="one.onnx")
     assert result.exit_code == 0
-    assert (
-        "one.onnx takes only batches of 1; it runs slowly until it is exported with a dynamic batch axis"
-        in result.stderr
-    )
+    assert "one.onnx takes only batches of 1; export it with a dynamic batch axis to make it faster" in result.stderr
     certify("--max", "2", "--out", "free.sqlite")
     assert [row[2].counts for row in records()] == [row[2].counts for row in records("free.sqlite")]
 
@@ -216,11 +213,14 @@ def test_a_folder_without_images():
     refused(certify(data="empty"), "empty: it has no folders of PNG or JPEG images")
 
 
-def test_a_store_of_another_model_or_other_settings():
+def test_a_store_of_another_model_other_data_or_other_settings():
     certify("--max", "2")
     before = records()
     models.linear(Path("other.onnx"), seed=5)
-    refused(certify(engine="other.onnx"), "run.sqlite: it holds a run with engine = ")
+    refused(certify(engine="other.onnx"), "run.sqlite: it holds certificates of another model (SHA-256 ")
+    with np.load("data.npz") as arrays:
+        np.savez("other.npz", x=1 - arrays["x"], y=arrays["y"])
+    refused(certify(data="other.npz"), "run.sqlite: it holds certificates of other data; choose another store")
     refused(certify("--seed", "1"), "seed = 0, and this one has 1")
     refused(certify("--alpha", "0.01"), "alpha = 0.001, and this one has 0.01")
     refused(certify("--batch", "32"), "batch = 64, and this one has 32")

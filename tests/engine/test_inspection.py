@@ -32,7 +32,7 @@ def test_a_classifier_without_a_manifest():
         "any",
     )
     assert facts["backend"] == "openvino: INT8 runs about twice as fast there"
-    assert facts["manifest"] == "none: certify with --sigma or --noise"
+    assert facts["manifest"] == "none; give --sigma or --noise to certify it"
 
 
 def test_a_generator_with_and_without_a_manifest():

@@ -1,6 +1,7 @@
 """The lattice of noise stream 2: the steps and inputs that it refuses, with a fix that works, and its error."""
 
 import re
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -12,7 +13,7 @@ from ars.engine.lattice import LEAST_SCALE, MOST_CENTER, MOST_SCALE, Lattice, ch
 from ars.engine.noise_maps import Isotropic
 from ars.engine.samplers.host import HostSampler
 from ars.errors import ArgumentError
-from ars.noise import GAUSSIAN
+from ars.noise import FAMILIES, GAUSSIAN, UNIFORM
 
 
 def floats(*values):
@@ -68,15 +69,15 @@ def test_a_scale_that_no_step_is_chosen_for_is_named_itself(scale):
 @pytest.mark.parametrize("step", [2.0**-100, 2.0**-8, 2.0**100])
 def test_noise_and_its_error_refuse_the_same_inputs_with_a_fix_that_works(scale, step):
     said = []
-    for made in (Lattice(step).noise, Lattice(step).error):
+    for made, *family in ((Lattice(step).noise,), (Lattice(step).error, GAUSSIAN)):
         try:
-            made(floats(0, 1), floats(0), floats(scale))
+            made(floats(0, 1), floats(0), floats(scale), *family)
         except ArgumentError as refusal:
             said.append(str(refusal))
     assert len(said) in (0, 2)
     assert len(set(said)) <= 1
     if said and (other := re.search(r": use a lattice step of (\S+)$", said[0])):
-        assert Lattice(float(other[1])).error(floats(0, 1), floats(0), floats(scale)) < 1e-3
+        assert Lattice(float(other[1])).error(floats(0, 1), floats(0), floats(scale), GAUSSIAN) < 1e-3
 
 
 REFUSED = [
@@ -161,19 +162,30 @@ def test_the_margin_is_below_half_a_cell_minus_the_error_of_the_fast_path(x, mea
     assert Fraction(1, 2) - bound - Fraction(1, 2**23) < Fraction(float(noise.margin[0])) <= Fraction(1, 2) - bound
 
 
-@given(x=st.lists(st.floats(-1000, 1000, width=32), min_size=1, max_size=20), scale=st.floats(2.0**-3, 128, width=32))
-def test_the_error_is_that_of_the_theorem_rounded_up_to_a_power_of_two(x, scale):
+@given(
+    x=st.lists(st.floats(-1000, 1000, width=32), min_size=1, max_size=20),
+    scale=st.floats(2.0**-3, 128, width=32),
+    family=st.sampled_from(list(FAMILIES.values())),
+)
+def test_the_error_is_that_of_the_theorem_rounded_up_to_a_power_of_two(x, scale, family):
     step, a = Fraction(1, 256), Fraction(scale) * 256
     eta = sum(2 * (a / 2**46 + abs(Fraction(x_i)) / step / 2**51) * (1 + 1 / a) for x_i in x)
-    error = Lattice(2.0**-8).error(floats(*x), floats(0), floats(scale))
+    error = Lattice(2.0**-8).error(floats(*x), floats(0), floats(scale), family)
     assert eta <= Fraction(error) <= 2 * eta * (1 + Fraction(1, 10**8))
     assert np.frexp(error)[0] == 0.5
+
+
+def test_the_error_grows_with_the_variation_of_the_density():
+    x, scale = np.zeros(64, np.float32), floats(LEAST_SCALE / 256)
+    rougher = replace(UNIFORM, variation=float(LEAST_SCALE))
+    usual, larger = (Lattice(2.0**-8).error(x, floats(0), scale, family) for family in (UNIFORM, rougher))
+    assert larger == 2 * usual
 
 
 def test_the_error_of_the_usual_inputs_is_what_the_documentation_says():
     for dimensions, most in ((150_528, 2.0**-20), (3072, 2.0**-26)):
         x, scale = np.ones(dimensions, np.float32), floats(0.5)
-        assert Lattice(choose_step(0.5)).error(x, floats(0), scale) == most
+        assert Lattice(choose_step(0.5)).error(x, floats(0), scale, GAUSSIAN) == most
 
 
 @given(st.floats(2.0**-90, 2.0**90))

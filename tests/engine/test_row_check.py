@@ -16,6 +16,10 @@ from ars.errors import DependentRows
 SHAPE = (1, 4, 4)
 
 
+def requests(draws, input_id=0):
+    return [Request(0, input_id, Phase.ESTIMATION, 0, draws)]
+
+
 def batch_of(rows, votes, inputs=1):
     """Noisy copies whose first value is their number, logits with the given votes, and requests of equal length."""
     copies = np.zeros((rows, *SHAPE), np.float32)
@@ -42,14 +46,14 @@ def test_the_evidence_is_the_averaged_likelihood_ratio(m, k):
 
 
 @pytest.mark.parametrize(("m", "enough"), [(4, 4), (16, 5), (64, 7), (1000, 15), (100_000, 185), (1_000_000, 1255)])
-def test_so_many_rows_that_vote_otherwise_are_enough_and_one_fewer_is_not(m, enough):
+def test_so_many_rows_that_vote_differently_are_enough_and_one_fewer_is_not(m, enough):
     Tally(m, enough - 1).check("rows")
     with pytest.raises(DependentRows, match=f"{enough} of {m} rows"):
         Tally(m, enough).check("rows")
 
 
 def test_false_alarms_are_as_rare_as_promised_however_long_a_run_is(monkeypatch):
-    """At a level of 1/50 instead of 10^-9, and with rows that vote otherwise as often as an honest model's may. By
+    """At a level of 1/50 instead of 10^-9, and with rows that vote differently as often as an honest model's may. By
     Ville's inequality at most 1/50 of the runs ever raises the alarm; 70 of 2000 is 4.8 standard deviations more."""
     monkeypatch.setattr(row_check, "FALSE_ALARM", 1 / 50)
     rng, alarms = np.random.default_rng(3), 0
@@ -72,12 +76,12 @@ def test_a_model_that_treats_all_rows_alike_passes():
     assert (check.alone.otherwise, check.in_company.otherwise) == (0, 0)
 
 
-def test_four_rows_in_a_row_that_vote_otherwise_end_it_and_it_stays_ended():
+def test_four_rows_in_a_row_that_vote_differently_end_it_and_it_stays_ended():
     check = RowCheck(64, 1)
-    with pytest.raises(DependentRows, match="4 of 4 rows voted otherwise when they were run again alone"):
+    with pytest.raises(DependentRows, match="4 of 4 rows voted differently when they were run again alone"):
         check.check(always(1), *batch_of(64, [0] * 64), np.array([5, 9, 60]))
     with pytest.raises(DependentRows, match="4 of 4 rows"):
-        check.choose(64)
+        check.choose(requests(64))
 
 
 def test_a_closer_look_finds_one_input_among_many_rows_that_are_right():
@@ -85,12 +89,12 @@ def test_a_closer_look_finds_one_input_among_many_rows_that_are_right():
     check.alone.add(np.zeros(10**6, bool))
     votes = [1] * 32 + [0] * 32
     check.check(always(1), *batch_of(64, votes, inputs=2), np.arange(32))
-    with pytest.raises(DependentRows, match="4 of 4 rows of input 1 voted otherwise when they were run again alone"):
+    with pytest.raises(DependentRows, match="4 of 4 rows of input 1 voted differently when they were run again alone"):
         check.check(always(1), *batch_of(64, votes, inputs=2), np.array([40]))
 
 
 def test_company_is_checked_apart_from_rows_alone():
-    """A model that votes otherwise among strangers, but votes alone as it did in its batch."""
+    """A model that votes differently among strangers, but votes alone as it did in its batch."""
 
     def run(batch):
         known = batch.reshape(len(batch), -1)[:, 1:].sum(1) == 0
@@ -98,7 +102,7 @@ def test_company_is_checked_apart_from_rows_alone():
 
     check = RowCheck(4, 4)  # a fixed batch, for which company is as cheap as being alone
     copies, logits, requests = batch_of(4, [1] * 4)
-    with pytest.raises(DependentRows, match=r"rows voted otherwise when they were run again in other company"):
+    with pytest.raises(DependentRows, match=r"rows voted differently when they were run again among other rows"):
         check.check(run, copies, logits, requests, np.repeat(np.arange(4), 100))
     assert check.alone.otherwise == 0
 
@@ -118,7 +122,7 @@ def test_so_many_rows_are_run_again(batch, row_cost):
     """The expected number, within 6 standard deviations; the first of them in the first few batches."""
     check, chosen, batches = RowCheck(batch, row_cost), 0, 40_000
     for number in range(batches):
-        chosen += len(check.choose(batch))
+        chosen += len(check.choose(requests(batch)))
         if number == 20 * row_cost:
             assert chosen > 0
     units = batch * batches / row_cost
@@ -127,9 +131,8 @@ def test_so_many_rows_are_run_again(batch, row_cost):
 
 
 def test_no_two_runs_choose_the_same_rows():
-    chosen = [
-        tuple(np.concatenate([check.choose(64) for _ in range(500)])) for check in [RowCheck(64, 1) for _ in "ab"]
-    ]
+    checks = RowCheck(64, 1), RowCheck(64, 1)
+    chosen = [tuple(np.concatenate([check.choose(requests(64)) for _ in range(500)])) for check in checks]
     assert chosen[0] != chosen[1]
 
 

@@ -58,7 +58,7 @@ class Machine:
         self.reset()
 
     def reset(self, gpus: int = 1, memory: int = 2**30, compute_capability: tuple[int, int] = (8, 6)) -> None:
-        """Start again as a machine with so many GPUs, and forget everything about the old one."""
+        """Start again as a machine with this many GPUs, and forget everything about the old one."""
         self.generation = object()
         self.gpus, self.memory_size, self.compute_capability = gpus, memory, compute_capability
         self.calls: Counter[str] = Counter()

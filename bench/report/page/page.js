@@ -116,7 +116,7 @@ if (RUNS.length) {
   byId("cards").append(...RUNS.map(card));
   const unlabelled = RUNS.filter((run) => !run.labelled).map((run) => run.name);
   byId("accuracy").append(...DATA.accuracy.flatMap((curves) => accuracyChart(curves, RUNS)),
-    ...RUNS.filter((run) => run.stopping === "adaptive").map((run) => element("p", { class: "note" }, `${run.name} stopped each input when its question was settled (${run.settings.radii ? "which of the radii " + run.settings.radii.replaceAll(",", ", ") + " are certified" : "the radius to within " + run.settings.tolerance}). Between, its curve and its averages are lower than draws without end would make them.`)),
+    ...RUNS.filter((run) => run.stopping === "adaptive").map((run) => element("p", { class: "note" }, `${run.name} stopped each input when its question was settled: ${run.question}. Beyond what the question asks, the curve and the averages are lower than with the full number of draws.`)),
     ...(unlabelled.length ? [element("p", { class: "note" }, `Without labels there is no accuracy: ${unlabelled.join(", ")}.`)] : []));
   byId("strips").append(...strips());
   byId("draws").append(...drawsChart(DATA.draws, RUNS));

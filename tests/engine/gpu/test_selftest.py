@@ -41,9 +41,9 @@ def test_the_simulated_gpu_passes(machine):
     result = run("selftest", "--device", "cuda:0")
     assert result.exit_code == 0, result.output
     assert result.stdout.count(" ok ") == 6
-    assert "values of each family and noise stream, in float32 and float16, are the host's to the bit" in result.stdout
+    assert "of each family and noise stream, in float32 and float16, equal the host's bit for bit" in result.stdout
     assert "certificate, tensorrt" in result.stdout
-    assert "0 of 6,000 draws vote otherwise" in result.stdout
+    assert "0 of 6,000 draws vote differently" in result.stdout
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
-// Measures how far the float32 noise can be from ideal noise, over all words, or over every `stride`-th.
+// Measures how far the float32 noise z can be from ideal noise, and how large |z| can be, over all words, or over every
+// `stride`-th.
 //
-// docs/soundness.md needs 2^-19: for every pair of words that `unbounded` lets pass, and for all ideal numbers U and V
+// docs/soundness.md needs an error of at most 2^-19, and |z| of at most 8.4: for every pair of words that `unbounded` lets pass, and for all ideal numbers U and V
 // that begin with these words. Each factor of a value depends on one word of 32 bits, so every case can be tried. The
 // math library's double functions serve as exact ones; their error, below 1e-14, is far below the last digit printed.
 #include <algorithm>
@@ -19,8 +20,10 @@ static double minus_log(double word, double words) {
   return word < words / 2 ? -std::log(word / words) : -std::log1p((word - words) / words);
 }
 
-static double largest_gaussian_error(uint64_t stride) {
-  double trigonometry = 0;  // of the cosine and the sine
+struct Measured { double error, size; };
+
+static Measured measure_gaussian(uint64_t stride) {
+  double trigonometry = 0, amplitude = 0;  // the error of the cosine and the sine, and the largest of their values
   // Half a turn changes nothing but both signs, of the computed values and of the exact ones, so half of the words do.
   for (uint64_t word = 0; word < 1ull << 31; word += stride) {
     const uint32_t low_bits = (uint32_t)word << 1;
@@ -28,11 +31,12 @@ static double largest_gaussian_error(uint64_t stride) {
     float sine, cosine;
     sine_and_cosine(r, sine, cosine);
     const double sign = ((uint32_t)word ^ low_bits) >> 31 ? -1 : 1, angle = 2 * pi * ((double)word + 0.5) / cells;
+    amplitude = std::max({amplitude, (double)std::fabs(sine), (double)std::fabs(cosine)});
     trigonometry =
         std::max({trigonometry, std::fabs(sign * sine - std::sin(angle)), std::fabs(sign * cosine - std::cos(angle))});
   }
   trigonometry += pi / cells;  // V is at most half a cell from the middle
-  double largest = 0;
+  Measured largest{0, 0};
   for (uint64_t word = 0; word < 1ull << 32; word += stride) {
     uint32_t first, second;
     gaussian::unbounded((uint32_t)word, 0u, first, second);
@@ -41,36 +45,43 @@ static double largest_gaussian_error(uint64_t stride) {
     const double high = std::sqrt(2 * minus_log((double)word, cells)),
                  low = std::sqrt(2 * minus_log((double)word + 1, cells));
     const double error = std::max(std::fabs(radius - high), std::fabs(radius - low));
-    largest = std::max(largest, error + radius * (trigonometry + rounding * 1.001));
+    largest.error = std::max(largest.error, error + radius * (trigonometry + rounding * 1.001));
+    largest.size = std::max(largest.size, radius * amplitude * (1 + rounding));
   }
   return largest;
 }
 
-static double largest_laplace_error(uint64_t stride) {
-  double largest = 0;
+static Measured measure_laplace(uint64_t stride) {
+  Measured largest{0, 0};
   for (uint64_t word = 0; word < 1ull << 31; word += stride) {
     uint32_t first, second;
     laplace::unbounded((uint32_t)word, (uint32_t)word, first, second);
     if (first) continue;
     const double size = laplace::value<float>((uint32_t)word);
     const double high = minus_log((double)word, cells / 2), low = minus_log((double)word + 1, cells / 2);
-    largest = std::max({largest, std::fabs(size - high), std::fabs(size - low)});
+    largest.error = std::max({largest.error, std::fabs(size - high), std::fabs(size - low)});
+    largest.size = std::max(largest.size, size);
   }
   return largest;
 }
 
-static double largest_uniform_error(uint64_t stride) {
-  double largest = 0;
+static Measured measure_uniform(uint64_t stride) {
+  Measured largest{0, 0};
   for (uint64_t word = 0; word < 1ull << 32; word += stride) {
     const double value = uniform::value<float>((uint32_t)word), low = 2 * (double)word / cells - 1,
                  high = low + 2 / cells;
-    largest = std::max({largest, std::fabs(value - low), std::fabs(value - high)});
+    largest.error = std::max({largest.error, std::fabs(value - low), std::fabs(value - high)});
+    largest.size = std::max(largest.size, std::fabs(value));
   }
   return largest;
 }
 
 int main(int argc, char** argv) {
   const uint64_t stride = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1;
-  std::printf("gaussian %a\nlaplace %a\nuniform %a\n", largest_gaussian_error(stride), largest_laplace_error(stride),
-              largest_uniform_error(stride));
+  const auto print = [](const char* family, Measured largest) {
+    std::printf("%s %a %a\n", family, largest.error, largest.size);
+  };
+  print("gaussian", measure_gaussian(stride));
+  print("laplace", measure_laplace(stride));
+  print("uniform", measure_uniform(stride));
 }

@@ -147,7 +147,7 @@ def test_neighbours_are_not_correlated(family, lattice, values):
 
 
 def chi_square(family: Family, steps: int, values: int, rounded=None) -> float:
-    """The p-value of the frequencies of cells, for noise of so many steps, from their exact probabilities.
+    """The p-value of the frequencies of cells, for noise of this many steps, from their exact probabilities.
 
     Cells that expect fewer than 20 values count as one. `rounded` makes cells from noise stream 1, in some wrong way.
     """

@@ -280,7 +280,7 @@ def test_another_machine_part_is_said_and_does_not_fail_a_record_that_holds():
     result = audit()
     assert result.exit_code == 0, result.output
     for part in ("onnxruntime: the run's is 1.0", "instructions: the run's is scalar", "precision: the run's is fp16"):
-        assert f"another machine part: {part}" in result.stdout
+        assert f"different environment: {part}" in result.stdout
 
 
 def test_a_store_that_does_not_say_where_things_were_asks_for_them():

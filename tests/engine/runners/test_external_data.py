@@ -400,7 +400,7 @@ def test_gpu_sessions_load_the_copies(model, machine, temporary):
         assert classifier.runner.name == "onnxruntime-gpu"
         models.external(model, seed=3)
         assert json.dumps(classifier.certify(X[0], n=200, n0=10, input_id=0).counts) == expected
-    with pytest.raises(ModelError, match="it changed since it was first loaded; load it anew"):
+    with pytest.raises(ModelError, match="it changed since it was first loaded; load it again"):
         classifier.certify(X[0], n=200, n0=10)
     classifier.close()
     del classifier

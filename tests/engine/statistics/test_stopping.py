@@ -198,6 +198,14 @@ def test_settings_that_no_question_has_are_refused(settings, message):
         question_from_settings({"stopping": "adaptive"} | settings)
 
 
+def test_a_question_is_described_in_words_and_has_radii_to_report():
+    assert Grid((0.5, 0)).describe() == "which of the radii 0.0, 0.5 are certified"
+    assert Grid((0.5,)).describe() == "whether the radius 0.5 is certified"
+    assert Tolerance(0.05).describe() == "the radius to within 5 % of what the full number of draws would certify"
+    assert Grid((0.5, 0)).radii == (0, 0.5)
+    assert Tolerance(0.05).radii == RADII
+
+
 def test_the_settings_of_a_question_have_its_own_name_and_no_other():
     """An old store is read by these names."""
     assert Grid((0.5, 0.25)).settings == {"radii": "0.25,0.5"}

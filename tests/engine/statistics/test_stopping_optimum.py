@@ -21,7 +21,7 @@ HIT = 0.5
 
 
 def transitions(most, weight):
-    """For each look, the probabilities of so many misses after so many at the look before."""
+    """For each look, the probabilities of each number of misses, given the number at the look before."""
     misses = np.arange(most + 1)
     found = []
     for before, step in zip((0, *DRAWS), STEPS, strict=False):
