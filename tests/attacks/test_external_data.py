@@ -123,7 +123,7 @@ def test_two_models_are_not_certified_into_one_store(home, backend):
     assert first.exit_code == 0, first.output
     second = certify(home, "two", backend, inputs="2,3")
     assert second.exit_code == 2
-    assert "engine" in second.stderr
+    assert "another model" in second.stderr
     assert set(votes(home, "run.sqlite")) == {0, 1}
     assert audit(home).exit_code == 0
 
