@@ -28,7 +28,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
 from ars.data.pixels import file_sha256
-from ars.errors import MissingPackage, ModelError, one_line
+from ars.errors import ModelError, one_line
+from ars.onnx_proto import parse_onnx
 from ars.random_nodes import refuse_random_nodes
 
 __all__ = ["ENGINE_SUFFIXES", "TORCH_SUFFIXES", "ExternalFile", "HashedModel", "ModelHash", "hash_model"]
@@ -131,14 +132,11 @@ def _find_external(path: Path, content: bytes) -> dict[str, int] | None:
     if the content is not an ONNX model."""
     if not _may_name_files(content):
         return {}
-    try:
-        import onnx
-    except ImportError as error:
-        raise MissingPackage("onnx", "cpu") from error
-    try:
-        model = onnx.ModelProto.FromString(content)
-    except Exception:  # protobuf has errors of its own
+    model = parse_onnx(content)
+    if model is None:
         return None
+    import onnx
+
     found: dict[str, int] = {}
     for tensor in _find_tensors(model, onnx.TensorProto):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:

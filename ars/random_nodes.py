@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ars.errors import MissingPackage, ModelError
+from ars.errors import ModelError
+from ars.onnx_proto import parse_onnx
 
 __all__ = ["refuse_random_nodes"]
 
@@ -29,14 +30,9 @@ def refuse_random_nodes(path: Path, content: bytes) -> None:
     """
     if not any(sign in content for sign in _SIGNS):
         return
-    try:
-        import onnx
-    except ImportError as error:
-        raise MissingPackage("onnx", "cpu") from error
-    try:
-        model = onnx.ModelProto.FromString(content)
-    except Exception:  # protobuf has errors of its own
-        raise ModelError(path, "it is not an ONNX model", "export it again") from None
+    model = parse_onnx(content)
+    if model is None:
+        raise ModelError(path, "it is not an ONNX model", "export it again")
     for scope in (model.graph, *model.functions):
         for node, constants in _walk(scope, {}):
             if problem := _find_problem(node, constants):
