@@ -73,8 +73,8 @@ class Lattice:
     def error(self, x: Floats, mean: Floats, scale: Floats, family: Family) -> float:
         """A bound on the total variation distance between one draw and Q(x + mean + scale Z) with ideal Z.
 
-        The theorem of docs/soundness.md has 1 for every family whose variation is at most 1.
-        It is rounded up to a power of two: inputs of nearly the same noise then share the tests of adaptive stopping.
+        This is the eta of docs/soundness.md, where the families have a variation of at most 1. It is rounded up to a
+        power of two: inputs of nearly the same noise then share the tests of adaptive stopping.
         An input beyond the range of the proof is refused.
         """
         center, scale = self._in_steps(x, mean, scale)

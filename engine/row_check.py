@@ -46,7 +46,6 @@ to 0.5 % of the time on the CPU.
 
 import math
 import threading
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -108,7 +107,6 @@ class RowCheck:
     def __init__(self, batch: int, row_cost: int, *, fixed: bool = False) -> None:
         self.alone, self.in_company = Tally(), Tally()
         self._batch, self._row_cost, self._fixed = batch, row_cost, fixed
-        self._draws_of: Counter[int] = Counter()
         self._rng = np.random.default_rng()  # seeded by the operating system; a Generator has a lock of its own
         self._lock = threading.Lock()
         self._draws = 0
@@ -142,20 +140,11 @@ class RowCheck:
                 raise self._refusal
             before, after = (_START + count / self._row_cost for count in (self._draws, self._draws + draws))
             self._draws += draws
+        if self._fixed:  # by the number of the draw, so that every run of every input is checked from its start
+            numbers = np.concatenate([request.first_draw + np.arange(request.draws) for request in requests])
+            return np.flatnonzero(self._rng.random(draws) * (_FIXED_SOON + numbers) < _FIXED_START)
         runs = SHARE * draws / self._row_cost + _START * math.log(after / before)
-        if self._fixed:
-            return np.flatnonzero(self._rng.random(draws) < self._shares_of_inputs(requests))
         return np.flatnonzero(self._rng.random(draws) * draws < runs)
-
-    def _shares_of_inputs(self, requests: Sequence[Request]) -> NDArray[np.float64]:
-        """The probability with which each row is chosen, if the model's batch is fixed."""
-        shares = []
-        for request in requests:
-            with self._lock:
-                before = self._draws_of[request.input_id]
-                self._draws_of[request.input_id] += request.draws
-            shares.append(_FIXED_START / (_FIXED_SOON + before + np.arange(request.draws)))
-        return np.concatenate(shares)
 
     def check(
         self,

@@ -197,3 +197,13 @@ def test_honest_models_pass(tmp_path, name, monkeypatch):
 def test_honest_models_pass_with_a_hundred_thousand_rows(tmp_path, name, monkeypatch):
     pytest.importorskip(name.partition(",")[0])
     run_every_row_again(tmp_path, name, 100_000, monkeypatch)
+
+
+def test_a_fixed_batch_is_checked_from_the_start_of_every_run_of_an_input():
+    """However often an input of the same number was certified before, 2 log(1 + 10,000 / 64) = 10.1 of its rows are
+    expected: fewer than 300 in 50 runs has a probability below 1e-12."""
+    check, chosen = RowCheck(64, 64, fixed=True), 0
+    for _ in range(50):
+        for first in range(0, 10_000, 64):
+            chosen += len(check.choose([Request(0, 7, Phase.ESTIMATION, first, 64)]))
+    assert 300 < chosen < 720
