@@ -51,8 +51,7 @@ class Votes:
 
     def radius(self, bounds: tuple[float, float]) -> float:
         """The radius that bounds on pA and pB certify, or NO_RADIUS."""
-        made = self.certificate
-        return family_named(made.family).radius(*widen(*bounds, made.eta), made.sigma_min) or NO_RADIUS
+        return family_named(self.certificate.family).radius(*bounds, self.certificate.sigma_min) or NO_RADIUS
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,8 @@ def _replay_rule(inputs: Sequence[Votes], n: int, question: Grid, rule: str, hop
     draws: list[int] = []
     for votes in inputs:
         made, last = votes.certificate, votes.looks[-1]
-        fixed.append((votes.right, votes.radius(bound_at_fixed_n(last, made.alpha, two_sided=made.two_sided))))
+        at_fixed_n = widen(*bound_at_fixed_n(last, made.alpha, two_sided=made.two_sided), made.eta)
+        fixed.append((votes.right, votes.radius(at_fixed_n)))
         stopped_at, radius = _stop(votes, n, question, rule, hope)
         found.append((votes.right, radius))
         draws.append(made.n0 + stopped_at)
