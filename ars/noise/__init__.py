@@ -12,12 +12,14 @@ from ars.noise.family import Family, hits_at, scale_map
 from ars.noise.gaussian import GAUSSIAN
 from ars.noise.kinds import NoiseKind, Scope
 from ars.noise.laplace import LAPLACE
+from ars.noise.pareto import PARETO
 from ars.noise.uniform import UNIFORM
 
 __all__ = [
     "FAMILIES",
     "GAUSSIAN",
     "LAPLACE",
+    "PARETO",
     "UNIFORM",
     "Family",
     "NoiseKind",
@@ -27,7 +29,7 @@ __all__ = [
     "scale_map",
 ]
 
-FAMILIES = {family.name: family for family in (GAUSSIAN, LAPLACE, UNIFORM)}
+FAMILIES = {family.name: family for family in (GAUSSIAN, LAPLACE, UNIFORM, PARETO)}
 
 
 def family_named(family: str | Family) -> Family:
