@@ -28,6 +28,7 @@ from ars.engine.statistics.plan import Plan
 from ars.errors import ArgumentError, ArsError, FileError, MissingPackage, ModelError, StoreError
 from ars.external_data import hash_model
 from ars.noise import NoiseKind
+from ars.noise.norms import inverse_norms
 
 __all__ = ["Audit", "audit"]
 
@@ -149,6 +150,7 @@ def _recompute(record: Record, plan: Plan, family: str, kind: NoiseKind) -> list
             family=family,
             scale=made.sigma_min,
             kind=kind,
+            dimensions=made.dimensions,
             looks=made.looks,
             eta=made.eta,
         )
@@ -156,8 +158,9 @@ def _recompute(record: Record, plan: Plan, family: str, kind: NoiseKind) -> list
         return [f"input {record.idx}: its votes make no certificate ({error})"]
     if record.draws != again.n0 + again.n:
         return [f"input {record.idx}: draws is {record.draws} in the record, and its votes are {again.n0 + again.n}"]
-    # The geometric mean of the scale does not follow from the smallest scale.
-    return _compare_certificates(record.idx, made, again, "its votes give", without=("sigma_geomean",))
+    # The other facts about the scale map do not follow from the smallest scale.
+    others = ("sigma_geomean", "inverse_scale_l1", "inverse_scale_l2")
+    return _compare_certificates(record.idx, made, again, "its votes give", without=others)
 
 
 def _compare_scales(records: Sequence[Record], settings: RunSettings) -> list[str]:
@@ -195,9 +198,19 @@ def _compare_inputs(records: Sequence[Record], data: Dataset, classifier: Smooth
 
 def _compare_noise(made: Certificate, scale: NDArray[np.float32], eta: float) -> str | None:
     """The first part of a certificate that does not follow from the noise of its input."""
-    expected = {"sigma_min": float(scale.min()), "sigma_geomean": geometric_mean(scale), "eta": eta}
+    inverse_l1, inverse_l2 = inverse_norms(scale, scale.size)
+    expected = {
+        "sigma_min": float(scale.min()),
+        "sigma_geomean": geometric_mean(scale),
+        "dimensions": scale.size,
+        "inverse_scale_l1": inverse_l1,
+        "inverse_scale_l2": inverse_l2,
+        "eta": eta,
+    }
     for name, value in expected.items():
         recorded = getattr(made, name)
+        if recorded is None:
+            continue  # an older store does not say it, and nothing is concluded from it
         # The logarithms of another machine may differ in their last bits.
         if not math.isclose(recorded, value, rel_tol=1e-12 if name == "sigma_geomean" else 0.0):
             return f"{name} is {recorded} in the record, and its noise has {value}"
@@ -216,11 +229,12 @@ def _redraw(
 def _compare_certificates(
     idx: int, recorded: Certificate, again: Certificate, verb: str, without: tuple[str, ...] = ()
 ) -> list[str]:
+    """The differences, without what an older store does not say."""
     here = asdict(again)
     return [
         f"input {idx}: {name} is {value} in the record, and {verb} {here[name]}"
         for name, value in asdict(recorded).items()
-        if name not in without and value != here[name]
+        if name not in without and value is not None and value != here[name]
     ]
 
 

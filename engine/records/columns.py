@@ -66,6 +66,8 @@ DRAWS = Kind("INTEGER NOT NULL", _checked(int, lambda value: value > 0))
 FLAG = Kind("INTEGER NOT NULL", lambda value: bool(_count(value)))
 SIZE = Kind("REAL NOT NULL", _checked(float, lambda value: value >= 0))
 SCALE = Kind("REAL NOT NULL", _checked(float, lambda value: 0 < value < math.inf))
+DIMENSIONS = Kind("INTEGER", _checked(int | None, lambda value: value is None or value > 0))
+INVERSE = Kind("REAL", _checked(float | None, lambda value: value is None or 0 < value < math.inf))
 SECONDS = Kind("REAL NOT NULL", _checked(float, lambda value: 0 <= value < math.inf))
 SHARE = Kind("REAL NOT NULL", _checked(float, lambda value: 0 < value < 1))
 CHANCE = Kind("REAL NOT NULL", _checked(float, lambda value: 0 <= value < 1))
@@ -147,6 +149,9 @@ COLUMNS = (
     Column("looks", "certificate.looks", LOOKS, older="'[]'", shown=_colons, as_json=_members),
     Column("noise_stream", "certificate.noise_stream"),
     Column("eta", "certificate.eta", CHANCE, older="0.0"),
+    Column("dimensions", "certificate.dimensions", DIMENSIONS, older="NULL"),
+    Column("inverse_scale_l1", "certificate.inverse_scale_l1", INVERSE, older="NULL"),
+    Column("inverse_scale_l2", "certificate.inverse_scale_l2", INVERSE, older="NULL"),
     Column("alpha", "certificate.alpha", SHARE, shown=None),
     Column("two_sided", "certificate.two_sided", FLAG, shown=None),
     Column("family", "certificate.family", TEXT, shown=None),

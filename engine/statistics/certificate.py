@@ -19,6 +19,7 @@ from ars.engine.statistics.looks import Look, check_looks, take_look
 from ars.engine.statistics.plan import Plan
 from ars.errors import ArgumentError
 from ars.noise import Family, NoiseKind, Scope, family_named, scale_map
+from ars.noise.norms import check_norm, inverse_norms, radius_in
 
 __all__ = [
     "ABSTAIN",
@@ -68,6 +69,13 @@ class Certificate:
     scope: Scope
     sigma_min: float
     sigma_geomean: float
+    dimensions: int | None
+    """The dimensions of the input. This and the next two are None in records of older versions, which did not keep
+    them; then there are no radii in larger norms."""
+    inverse_scale_l1: float | None
+    """||1 / scale||_1, rounded up."""
+    inverse_scale_l2: float | None
+    """||1 / scale||_2, rounded up."""
     budget: int
     """The plan's n. Adaptive stopping may have ended with fewer draws."""
     looks: tuple[Look, ...]
@@ -104,9 +112,18 @@ class Certificate:
         """The radius of the ball that has the volume of the region: K times the geometric mean of the scale."""
         return self.K * self.sigma_geomean
 
-    def radius_in(self, norm: float, dimensions: int) -> float:
-        """The certified radius in the l1, l2 or l-infinity norm, for inputs of that many dimensions."""
-        return family_named(self.family).radius_in(norm, self.radius, dimensions)
+    def radius_in(self, norm: float) -> float | None:
+        """The certified radius in the l1, l2 or l-infinity norm, which is 1, 2 or math.inf here (ars/noise/norms.py).
+
+        It is None if the norm is larger than the family's and the record is of a version that did not keep what this
+        radius depends on.
+        """
+        norm = check_norm(norm)
+        if norm <= self.norm:
+            return self.radius
+        if self.inverse_scale_l1 is None or self.inverse_scale_l2 is None:
+            return None
+        return radius_in(norm, self.norm, self.K, self.radius, (self.inverse_scale_l1, self.inverse_scale_l2))
 
     def covers(self, delta: ArrayLike, scale: ArrayLike) -> bool:
         """Whether the guarantee extends to x + delta. `scale` is the scale map of this certificate."""
@@ -126,6 +143,7 @@ def certify_votes(
     family: Family | str,
     scale: ArrayLike,
     kind: NoiseKind | str,
+    dimensions: int | None = None,
     looks: Sequence[Look] = (),
     eta: float = 0.0,
 ) -> Certificate:
@@ -133,7 +151,8 @@ def certify_votes(
 
     `counts` are the votes of the estimation draws: for each class, and last the draws that voted for nobody, which
     compete with the classes as one more answer. `selected` is the class that won the plan's n0 selection draws; the
-    estimation draws must be independent of it. `scale` is rounded to float32, as the noise is drawn.
+    estimation draws must be independent of it. `scale` is rounded to float32, as the noise is drawn. It is a map, or
+    one number for all `dimensions`; without these, the certificate has no radius in larger norms.
 
     If the plan has no question, there must be n votes. If it has one, the number of votes may depend on the votes
     themselves; then `looks` are all looks that were taken, and the last is the look at `counts`.
@@ -149,6 +168,8 @@ def certify_votes(
         raise ArgumentError("eta", eta, _ETA)
     sigma = scale_map(scale).astype(np.float64)
     sigma_min = float(sigma.min())
+    dimensions = _count_dimensions(sigma, dimensions)
+    inverse_l1, inverse_l2 = (None, None) if dimensions is None else inverse_norms(sigma, dimensions)
     if kind is NoiseKind.ISOTROPIC and sigma_min != sigma.max():
         raise ArgumentError("kind", str(kind), "this scale is not the same everywhere")
     now, looks = take_look(votes, selected), tuple(Look(*look) for look in looks)
@@ -180,10 +201,24 @@ def certify_votes(
         scope=kind.scope,
         sigma_min=sigma_min,
         sigma_geomean=geometric_mean(sigma),
+        dimensions=dimensions,
+        inverse_scale_l1=inverse_l1,
+        inverse_scale_l2=inverse_l2,
         budget=plan.n,
         looks=looks,
         eta=eta,
     )
+
+
+def _count_dimensions(sigma: NDArray[np.float64], dimensions: int | None) -> int | None:
+    """The dimensions of a scale map, or those that are given for a single scale."""
+    if dimensions is not None:
+        dimensions = whole_number("dimensions", dimensions, 1, 2**63 - 1, "an input has at least one")
+    if sigma.ndim == 0:
+        return dimensions
+    if dimensions not in (None, sigma.size):
+        raise ArgumentError("dimensions", dimensions, f"the scale map has {sigma.size}")
+    return sigma.size
 
 
 def geometric_mean(scale: NDArray[np.floating]) -> float:

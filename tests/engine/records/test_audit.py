@@ -86,7 +86,9 @@ def test_an_altered_value_is_named(column, altered):
 
 
 @pytest.mark.parametrize("noise", ["sigma", "one map", "a map for each input"])
-@pytest.mark.parametrize("column", ["sigma_min", "sigma_geomean", "eta"])
+@pytest.mark.parametrize(
+    "column", ["sigma_min", "sigma_geomean", "dimensions", "inverse_scale_l1", "inverse_scale_l2", "eta"]
+)
 def test_scales_and_eta_of_every_record_are_compared_with_the_maps(noise, column):
     shape = {"one map": (1, 4, 4), "a map for each input": (40, 1, 4, 4)}.get(noise)
     if shape:
@@ -97,7 +99,7 @@ def test_scales_and_eta_of_every_record_are_compared_with_the_maps(noise, column
     made = CliRunner().invoke(main, ["certify", *paths, "--n", "200", "--n0", "10", "--batch", "64", *given])
     assert made.exit_code == 0, made.output
     assert audit("--sample", "1").exit_code == 0
-    change(column, stored(column) * 1.0001, idx=7)
+    change(column, stored(column) + 1 if column == "dimensions" else stored(column) * 1.0001, idx=7)
     result = refused(audit("--sample", "1"), "run.sqlite: the record does not hold", status=1)
     assert f"input 7: {column} is" in result.stdout
     assert "its noise has" in result.stdout
