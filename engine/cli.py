@@ -27,14 +27,15 @@ from ars.engine.options import (
 from ars.engine.progress import TerminalProgress
 from ars.engine.records.audit import audit as check_run
 from ars.engine.records.inputs import Inputs, find_shape, read_inputs
-from ars.engine.records.results import FORMATS, write_records
+from ars.engine.records.results import FORMATS, read_results, write_results
 from ars.engine.records.run import RunResult, certify_run
-from ars.engine.records.store import read_header, read_records
+from ars.engine.records.store import read_header
 from ars.engine.selftest import run_checks
 from ars.engine.smoothed import PREDICTION_N
 from ars.engine.statistics.certificate import REAL_ARITHMETIC, format_radius
 from ars.engine.statistics.plan import Plan
 from ars.errors import RunError, StoreError
+from ars.noise.norms import norm_name
 from ars.output import open_output, refuse_inputs
 
 quiet_option = click.option("--quiet", is_flag=True, help="No progress and no advice.")
@@ -99,15 +100,15 @@ def certify(
         click.echo(f"batches of {result.batch} were {result.fullness:.1%} full", err=True)
     if classifier.noise_stream == 1:
         click.echo(REAL_ARITHMETIC, err=as_json)
-    _print_summary(result, as_json, settled_early=plan.question is not None)
+    _print_summary(result, as_json, norm_name(classifier.family.norm), settled_early=plan.question is not None)
 
 
-def _print_summary(result: RunResult, as_json: bool, *, settled_early: bool) -> None:
+def _print_summary(result: RunResult, as_json: bool, norm: str, *, settled_early: bool) -> None:
     summary = result.summary
     if summary.nobody:
         click.echo(f"{summary.nobody} draws had logits that are not finite and voted for nobody", err=True)
     if as_json:
-        click.echo(json.dumps({"store": str(result.store)} | dataclasses.asdict(summary), indent=2))
+        click.echo(json.dumps({"store": str(result.store), "norm": norm} | dataclasses.asdict(summary), indent=2))
         return
     click.echo(f"{summary.inputs} inputs certified, {summary.abstained} of them abstained, {summary.draws:,} draws")
     if summary.labelled:
@@ -117,7 +118,9 @@ def _print_summary(result: RunResult, as_json: bool, *, settled_early: bool) -> 
             if share == 0:
                 break  # it is 0 at every larger radius too
         least = "at least " if settled_early else ""  # more draws would have proved larger radii
-        click.echo(f"average certified radius {least}{format_radius(summary.average_certified_radius)}")
+        click.echo(
+            f"average certified radius {least}{format_radius(summary.average_certified_radius)} in the {norm} norm"
+        )
     click.echo(f"every certificate: ars-engine results {result.store}")
 
 
@@ -163,14 +166,17 @@ def predict(
 @main.command()
 @click.argument("store", type=FILE)
 @click.option("--format", "form", type=click.Choice(FORMATS), default="tsv", show_default=True)
+@click.option(
+    "--norm", type=click.Choice(["1", "2", "inf"]), help="The norm of the radii. Default: the noise family's."
+)
 @click.option("-o", "--output", type=FILE, default=Path("-"), help="The output file; - is stdout.")
-def results(store: Path, form: str, output: Path) -> None:
+def results(store: Path, form: str, norm: str | None, output: Path) -> None:
     """Print the certificates of a run, with the field's usual columns first."""
     refuse_inputs(output, [store])
     if read_header(store).settings.noise_stream == 1:
         click.echo(REAL_ARITHMETIC, err=True)
     with open_output(output) as file:
-        for piece in write_records(read_records(store), form):
+        for piece in write_results(read_results(store, None if norm is None else float(norm)), form):
             file.write(piece)
 
 

@@ -81,7 +81,7 @@ LOOKS = Kind("TEXT NOT NULL", _looks, json.dumps)
 class Column:
     name: str
     of: str
-    """The attribute of a Record that it holds, like "certificate.radius"."""
+    """The attribute of a Record that it holds, like "certificate.radius"; if it is not stored, that of a Result."""
     stored: Kind | None = None
     """How the store holds it; None if it follows from other columns."""
     older: str | None = None
@@ -123,12 +123,14 @@ def _short(seconds: float) -> str:
     return f"{seconds:,.0f}" if seconds >= 100 else f"{seconds:.3g}"
 
 
-# The field's own columns come first, so that existing scripts can read the results.
+# The field's own columns come first, so that existing scripts can read the results. The radius has two rows: it is
+# stored in the norm of its family, and printed in the norm that is asked for.
 COLUMNS = (
     Column("idx", "idx", KEY),
     Column("label", "label", LABEL),
     Column("predict", "certificate.predicted", ANSWER),
-    Column("radius", "certificate.radius", SIZE),
+    Column("radius", "certificate.radius", SIZE, shown=None),
+    Column("radius", "radius"),
     Column("correct", "correct", shown=_yes, as_json=_yes),
     Column("time", "seconds", shown=_time, as_json=_time),
     Column("p_a", "certificate.p_a", SIZE, title="pA ≥", reported=lambda p_a: format_radius(p_a, 4)),
@@ -152,6 +154,7 @@ COLUMNS = (
     Column("dimensions", "certificate.dimensions", DIMENSIONS, older="NULL"),
     Column("inverse_scale_l1", "certificate.inverse_scale_l1", INVERSE, older="NULL"),
     Column("inverse_scale_l2", "certificate.inverse_scale_l2", INVERSE, older="NULL"),
+    Column("norm", "norm"),
     Column("alpha", "certificate.alpha", SHARE, shown=None),
     Column("two_sided", "certificate.two_sided", FLAG, shown=None),
     Column("family", "certificate.family", TEXT, shown=None),
