@@ -63,6 +63,7 @@ def main() -> None:
 @alpha_option
 @click.option("--two-sided", is_flag=True, help="Bound the runner-up's share too, instead of using 1 - pA.")
 @stopping_options
+@click.option("--only-correct", is_flag=True, help="End an input after selection if its class is wrong.")
 @click.option("--out", type=FILE, help="The run store. Default: named after engine and data.")
 @json_option
 @quiet_option
@@ -75,6 +76,7 @@ def certify(
     alpha: float,
     two_sided: bool,
     stop: StoppingOptions,
+    only_correct: bool,
     out: Path | None,
     as_json: bool,
     quiet: bool,
@@ -87,7 +89,13 @@ def certify(
         progress.describe_model()
         try:
             result = certify_run(
-                classifier, inputs, plan, store=out, skip_bad_inputs=on_error == "skip", progress=progress
+                classifier,
+                inputs,
+                plan,
+                store=out,
+                skip_bad_inputs=on_error == "skip",
+                only_correct=only_correct,
+                progress=progress,
             )
         except KeyboardInterrupt:
             if progress.done is None:
@@ -111,6 +119,9 @@ def _print_summary(result: RunResult, as_json: bool, norm: str, *, settled_early
         click.echo(json.dumps({"store": str(result.store), "norm": norm} | dataclasses.asdict(summary), indent=2))
         return
     click.echo(f"{summary.inputs} inputs certified, {summary.abstained} of them abstained, {summary.draws:,} draws")
+    if ended := summary.ended_after_selection:
+        what = "1 input ended after selection: its" if ended == 1 else f"{ended} inputs ended after selection: their"
+        click.echo(f"{what} class was wrong")
     if summary.labelled:
         for radius, share in summary.certified_accuracy.items():
             number = f"{radius:.2f}" if radius == round(radius, 2) < 1e6 else str(radius)

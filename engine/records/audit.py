@@ -23,8 +23,12 @@ from ars.engine.records.run import environment_of, settings_of
 from ars.engine.records.settings import Difference, RunSettings, differences
 from ars.engine.records.store import read_header, read_records
 from ars.engine.smoothed import SmoothedClassifier, load
-from ars.engine.statistics.certificate import Certificate, certify_votes, geometric_mean
-from ars.engine.statistics.plan import Plan
+from ars.engine.statistics.certificate import (
+    Certificate,
+    certify_votes,
+    end_after_selection,
+    geometric_mean,
+)
 from ars.errors import ArgumentError, ArsError, FileError, MissingPackage, ModelError, StoreError
 from ars.external_data import hash_model
 from ars.noise import NoiseKind
@@ -66,7 +70,7 @@ def audit(
         raise StoreError(path, problem, "use the version that wrote it")
     found = Audit()
     for record in records:
-        found.differences += _recompute(record, plan, settings.family, settings.kind)
+        found.differences += _recompute(record, settings)
         found.recomputed += 1
     found.differences += _compare_scales(records, settings)
     found.differences += [
@@ -88,7 +92,7 @@ def audit(
     with loaded as classifier:
         size = ImageSize(origin.resize, origin.crop, classifier.channels)
         opened = open_data(source, size, None if origin.classes_file is None else Path(origin.classes_file))
-        here = settings_of(classifier, opened, plan, settings.batch, settings.seed)
+        here = settings_of(classifier, opened, plan, settings.batch, settings.seed, only_correct=settings.only_correct)
         # Runs before noise stream 2 did not record the maps of a generator that makes the same maps for all inputs.
         known = settings.noise_stream == 2
         other = _say([each for each in differences(settings, here) if known or each.name != "constant_maps"])
@@ -100,7 +104,7 @@ def audit(
             others = _compare_inputs(records, opened, classifier)
             found.differences += others.values()
             chosen = [record for record in chosen if record.idx not in others]
-            for changed in _redraw(chosen, classifier, opened, plan):
+            for changed in _redraw(chosen, classifier, opened, settings):
                 found.differences += changed
                 found.redrawn += 1
                 on_input()
@@ -139,21 +143,34 @@ def _load(engine: Path, settings: RunSettings, noise_file: str | None, device: s
     )
 
 
-def _recompute(record: Record, plan: Plan, family: str, kind: NoiseKind) -> list[str]:
-    """Compute the certificate once more, from the votes in the record, and compare."""
+def _recompute(record: Record, settings: RunSettings) -> list[str]:
+    """Compute the certificate once more, from the votes in the record, and compare. With `only_correct`, exactly those
+    inputs have no votes whose selected class is not their label."""
     made = record.certificate
     try:
-        again = certify_votes(
-            made.counts,
-            made.selected,
-            plan=plan,
-            family=family,
-            scale=made.sigma_min,
-            kind=kind,
-            dimensions=made.dimensions,
-            looks=made.looks,
-            eta=made.eta,
-        )
+        if settings.only_correct and record.label not in (None, made.selected):
+            again = end_after_selection(
+                made.selected,
+                len(made.counts) - 1,
+                plan=settings.plan,
+                family=settings.family,
+                scale=made.sigma_min,
+                kind=settings.kind,
+                dimensions=made.dimensions,
+                eta=made.eta,
+            )
+        else:
+            again = certify_votes(
+                made.counts,
+                made.selected,
+                plan=settings.plan,
+                family=settings.family,
+                scale=made.sigma_min,
+                kind=settings.kind,
+                dimensions=made.dimensions,
+                looks=made.looks,
+                eta=made.eta,
+            )
     except ArsError as error:
         return [f"input {record.idx}: its votes make no certificate ({error})"]
     if record.draws != again.n0 + again.n:
@@ -218,11 +235,12 @@ def _compare_noise(made: Certificate, scale: NDArray[np.float32], eta: float) ->
 
 
 def _redraw(
-    records: Sequence[Record], classifier: SmoothedClassifier, data: Dataset, plan: Plan
+    records: Sequence[Record], classifier: SmoothedClassifier, data: Dataset, settings: RunSettings
 ) -> Iterator[list[str]]:
     """Certify the inputs again, and give the differences of each."""
     by_id = {record.idx: record for record in records}
-    for one in classifier.certify_many(((idx, data[idx].x) for idx in by_id), plan):
+    labels = {record.idx: record.label for record in records} if settings.only_correct else None
+    for one in classifier.certify_many(((idx, data[idx].x) for idx in by_id), settings.plan, labels=labels):
         yield _compare_certificates(one.input_id, by_id[one.input_id].certificate, one.result, "drawn again it is")
 
 

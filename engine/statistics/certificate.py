@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context, Decimal
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,6 +27,7 @@ __all__ = [
     "REAL_ARITHMETIC",
     "Certificate",
     "certify_votes",
+    "end_after_selection",
     "format_radius",
     "geometric_mean",
     "predict_from_votes",
@@ -62,7 +64,7 @@ class Certificate:
     """The votes of the n estimation draws: for each class, and last the draws that voted for nobody."""
     n0: int
     n: int
-    """The number of estimation draws."""
+    """The number of estimation draws; 0 for an input that ended after selection (`end_after_selection`)."""
     alpha: float
     two_sided: bool
     family: str
@@ -100,8 +102,8 @@ class Certificate:
 
     @property
     def stopping(self) -> str:
-        """The rule that decided n: adaptive or fixed."""
-        return "adaptive" if self.looks else "fixed"
+        """The rule that decided n: adaptive, fixed, or selection if the input ended after its selection draws."""
+        return "selection" if self.n == 0 else "adaptive" if self.looks else "fixed"
 
     @property
     def norm(self) -> float:
@@ -161,17 +163,9 @@ def certify_votes(
     that the draws were made in real arithmetic.
     """
     votes = _whole_counts(counts)
-    family, kind = family_named(family), NoiseKind(kind)
     classes, n = len(votes) - 1, sum(votes)
-    selected = whole_number("selected", selected, 0, classes - 1, f"there are {classes} classes")
-    if not 0 <= real_number("eta", eta, _ETA) < 1:
-        raise ArgumentError("eta", eta, _ETA)
-    sigma = scale_map(scale).astype(np.float64)
-    sigma_min = float(sigma.min())
-    dimensions = _count_dimensions(sigma, dimensions)
-    inverse_l1, inverse_l2 = (None, None) if dimensions is None else inverse_norms(sigma, dimensions)
-    if kind is NoiseKind.ISOTROPIC and sigma_min != sigma.max():
-        raise ArgumentError("kind", str(kind), "this scale is not the same everywhere")
+    selected = _check_selected(selected, classes)
+    noise = _Noise.check(family, scale, kind, dimensions, eta)
     now, looks = take_look(votes, selected), tuple(Look(*look) for look in looks)
     if plan.question is None:
         if looks:
@@ -183,31 +177,90 @@ def certify_votes(
             last = looks[-1] if looks else "none"
             raise ArgumentError("looks", last, "the last look must be the look at the counts")
         check_looks(looks, plan.n, classes)
-    p_a, p_b = plan.bound(looks or (now,), family, sigma_min, eta)
-    K = family.region(p_a, p_b)
+    return _make(votes, selected, plan.bound(looks or (now,), noise.family, noise.sigma_min, eta), plan, noise, looks)
+
+
+def end_after_selection(
+    selected: int,
+    classes: int,
+    *,
+    plan: Plan,
+    family: Family | str,
+    scale: ArrayLike,
+    kind: NoiseKind | str,
+    dimensions: int | None = None,
+    eta: float = 0.0,
+) -> Certificate:
+    """The record of an input that took no estimation draws, because the selected class was not its label. It abstains,
+    with no votes. The arguments are as for `certify_votes`."""
+    noise = _Noise.check(family, scale, kind, dimensions, eta)
+    return _make([0] * (classes + 1), _check_selected(selected, classes), (0.0, 1.0), plan, noise, ())
+
+
+@dataclass(frozen=True)
+class _Noise:
+    """The noise of an input, checked."""
+
+    family: Family
+    kind: NoiseKind
+    sigma: NDArray[np.float64]
+    sigma_min: float
+    dimensions: int | None
+    eta: float
+
+    @classmethod
+    def check(
+        cls, family: Family | str, scale: ArrayLike, kind: NoiseKind | str, dimensions: int | None, eta: float
+    ) -> Self:
+        family, kind = family_named(family), NoiseKind(kind)
+        if not 0 <= real_number("eta", eta, _ETA) < 1:
+            raise ArgumentError("eta", eta, _ETA)
+        sigma = scale_map(scale).astype(np.float64)
+        sigma_min = float(sigma.min())
+        if kind is NoiseKind.ISOTROPIC and sigma_min != sigma.max():
+            raise ArgumentError("kind", str(kind), "this scale is not the same everywhere")
+        return cls(family, kind, sigma, sigma_min, _count_dimensions(sigma, dimensions), eta)
+
+
+def _make(
+    votes: Sequence[int],
+    selected: int,
+    bounds: tuple[float, float],
+    plan: Plan,
+    noise: _Noise,
+    looks: tuple[Look, ...],
+) -> Certificate:
+    p_a, p_b = bounds
+    K = noise.family.region(p_a, p_b)
+    dimensions = noise.dimensions
+    inverse_l1, inverse_l2 = (None, None) if dimensions is None else inverse_norms(noise.sigma, dimensions)
     return Certificate(
         predicted=selected if K > 0 else ABSTAIN,
-        radius=family.radius(p_a, p_b, sigma_min),
+        radius=noise.family.radius(p_a, p_b, noise.sigma_min),
         K=K,
         p_a=p_a,
         p_b=p_b,
         selected=selected,
         counts=tuple(votes),
         n0=plan.n0,
-        n=n,
+        n=sum(votes),
         alpha=plan.alpha,
         two_sided=plan.two_sided,
-        family=family.name,
-        scope=kind.scope,
-        sigma_min=sigma_min,
-        sigma_geomean=geometric_mean(sigma),
+        family=noise.family.name,
+        scope=noise.kind.scope,
+        sigma_min=noise.sigma_min,
+        sigma_geomean=geometric_mean(noise.sigma),
         dimensions=dimensions,
         inverse_scale_l1=inverse_l1,
         inverse_scale_l2=inverse_l2,
         budget=plan.n,
         looks=looks,
-        eta=eta,
+        eta=noise.eta,
     )
+
+
+def _check_selected(selected: int, classes: int) -> int:
+    return whole_number("selected", selected, 0, classes - 1, f"there are {classes} classes")
 
 
 def _count_dimensions(sigma: NDArray[np.float64], dimensions: int | None) -> int | None:
