@@ -65,11 +65,12 @@ def inverse_norms(scale: NDArray[np.floating], dimensions: int) -> tuple[float, 
     return sums[0] * (1 + _SLACK), math.sqrt(sums[1]) * (1 + _SLACK)
 
 
-def radius_in(norm: float, region_norm: float, K: float, radius: float, inverse: tuple[float, float]) -> float:
+def radius_in(norm: float, region_norm: float, radius: float, scale_min: float, inverse: tuple[float, float]) -> float:
     """The radius in the norm q of the region ||delta / s||_p < K with p = region_norm, never above its exact value.
 
-    `radius` is K min(s), and `inverse` has ||1/s||_1 and ||1/s||_2.
+    `radius` is K min(s), rounded to the nearest float at worst; `scale_min` is min(s), and `inverse` has ||1/s||_1 and
+    ||1/s||_2.
     """
     if norm <= region_norm:
         return radius
-    return K / inverse[0 if (region_norm, norm) == (1, math.inf) else 1] * (1 - _SLACK)
+    return radius / scale_min / inverse[0 if (region_norm, norm) == (1, math.inf) else 1] * (1 - _SLACK)

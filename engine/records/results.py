@@ -1,5 +1,5 @@
-"""The results of a run: its records, with their radii in one norm, as text (tsv, csv, json) with the columns of
-columns.py."""
+"""The results of a run: its records, with their radii in one norm and with what their draws went for, as text (tsv,
+csv, json) with the columns of columns.py."""
 
 import csv
 import io
@@ -10,32 +10,57 @@ from pathlib import Path
 
 from ars.engine.records.columns import SHOWN
 from ars.engine.records.record import Record
-from ars.engine.records.store import read_records
+from ars.engine.records.store import read_header, read_records
+from ars.engine.statistics.plan import Plan
+from ars.engine.statistics.shortfall import Stop, find_shortfall
 from ars.errors import StoreError
 from ars.noise.norms import norm_name
 
-__all__ = ["FORMATS", "Result", "read_results", "write_results"]
+__all__ = ["FORMATS", "Result", "make_result", "read_results", "write_results"]
 
 
 @dataclass(frozen=True)
 class Result(Record):
-    """A record with its radius in one norm."""
+    """A record with its radii in one norm, and what follows from the plan of its run."""
 
     norm: str
     """The name of that norm: l1, l2 or linf."""
     radius: float
+    stopped: Stop
+    next_radius: float | None
+    votes_short: int | None
+    explanation: str
+    """Why it stopped and what it lacked, in words. Its radius is in the norm of the noise family."""
 
 
 def read_results(path: Path, norm: float | None = None) -> Iterator[Result]:
     """The results of a run with radii in this norm (1, 2 or math.inf), by default that of its noise family."""
+    plan = read_header(path).settings.plan
     for record in read_records(path):
-        certificate = record.certificate
-        asked = certificate.norm if norm is None else norm
-        radius = certificate.radius_in(asked)
-        if radius is None:
-            problem = f"input {record.idx} is of a version that did not keep what a radius in {norm_name(asked)} needs"
+        result = make_result(record, plan, record.certificate.norm if norm is None else norm)
+        if result is None:
+            problem = f"input {record.idx} is of a version that did not keep what a radius in l{norm:g} needs"
             raise StoreError(path, problem, "certify again, or leave out --norm")
-        yield Result(**vars(record), norm=norm_name(asked), radius=radius)
+        yield result
+
+
+def make_result(record: Record, plan: Plan, norm: float) -> Result | None:
+    """The result of a record of a run with this plan; None if the record is of a version that did not keep what its
+    radius in this norm needs."""
+    certificate = record.certificate
+    radius, lacked = certificate.radius_in(norm), find_shortfall(certificate, plan)
+    if radius is None:
+        return None
+    next_radius = None if lacked.next_radius is None else certificate.convert_radius(lacked.next_radius, norm)
+    return Result(
+        **vars(record),
+        norm=norm_name(norm),
+        radius=radius,
+        stopped=lacked.stopped,
+        next_radius=next_radius,
+        votes_short=lacked.votes_short,
+        explanation=lacked.explanation,
+    )
 
 
 def _separated(results: Iterable[Result], delimiter: str) -> Iterator[str]:

@@ -120,12 +120,17 @@ class Certificate:
         It is None if the norm is larger than the family's and the record is of a version that did not keep what this
         radius depends on.
         """
+        return self.convert_radius(self.radius, norm)
+
+    def convert_radius(self, radius: float, norm: float) -> float | None:
+        """What a radius in the family's norm is in another one, with the scale map of this input; None as for
+        `radius_in`."""
         norm = check_norm(norm)
         if norm <= self.norm:
-            return self.radius
+            return radius
         if self.inverse_scale_l1 is None or self.inverse_scale_l2 is None:
             return None
-        return radius_in(norm, self.norm, self.K, self.radius, (self.inverse_scale_l1, self.inverse_scale_l2))
+        return radius_in(norm, self.norm, radius, self.sigma_min, (self.inverse_scale_l1, self.inverse_scale_l2))
 
     def covers(self, delta: ArrayLike, scale: ArrayLike) -> bool:
         """Whether the guarantee extends to x + delta. `scale` is the scale map of this certificate."""

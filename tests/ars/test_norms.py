@@ -18,7 +18,8 @@ pairs = pytest.mark.parametrize(("region_norm", "norm"), list(itertools.product(
 
 
 def radius_of(norm, region_norm, scale, K=1.0):
-    return radius_in(norm, region_norm, K, K * scale.min(), inverse_norms(scale, scale.size))
+    smallest = float(scale.min())
+    return radius_in(norm, region_norm, K * smallest, smallest, inverse_norms(scale, scale.size))
 
 
 def farthest(norm, region_norm, scale):
