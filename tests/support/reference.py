@@ -1,13 +1,14 @@
-"""Independent implementations of the noise streams and of every family's theorem, slow and exact, to compare with.
+"""Independent implementations of the noise streams and of every family's region, slow and exact, to compare with.
 
 The streams are written from their specifications: noise stream 1 (ARCHITECTURE.md) with Python's integers and float64,
 noise stream 2 (docs/soundness.md) with 50 digits. Philox is general in its word size, so that numpy's Philox4x64 can
-confirm it (test_known_answers.py). The theorems have 50 digits.
+confirm it (test_known_answers.py). The regions have 50 digits.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import mpmath as mp
 import numpy as np
@@ -52,6 +53,11 @@ def uniform(*words: int) -> list[float]:
     return [2 * middle(word) - 1 for word in words]
 
 
+def pareto(*words: int) -> list[float]:
+    sizes = [(((word & 0x7FFFFFFF) + 0.5) / 2**31) ** -0.25 - 1 for word in words]
+    return [-size if word >> 31 else size for word, size in zip(words, sizes, strict=True)]
+
+
 def ideal_middle(word: int, bits: int = 64) -> mp.mpf:
     return (word + mp.mpf(1) / 2) / 2**bits
 
@@ -66,31 +72,54 @@ def ideal_laplace(*words: int) -> list[mp.mpf]:
     return [-size if word >> 63 else size for word, size in zip(words, sizes, strict=True)]
 
 
+def laplace_G(p: mp.mpf) -> mp.mpf:
+    return mp.log(2 * p) if p <= mp.mpf(1) / 2 else -mp.log(2 * (1 - p))
+
+
 def ideal_uniform(*words: int) -> list[mp.mpf]:
     return [2 * ideal_middle(word) - 1 for word in words]
+
+
+def ideal_pareto(*words: int) -> list[mp.mpf]:
+    sizes = [ideal_middle(word % 2**63, 63) ** mp.mpf("-0.25") - 1 for word in words]
+    return [-size if word >> 63 else size for word, size in zip(words, sizes, strict=True)]
+
+
+@cache
+@untraced()
+def pareto_G(p: mp.mpf) -> mp.mpf:
+    """(w / a) 2F1(1, c; 1 + c; w^(1/c)) with a = 4, c = a / (a + 1) and w = 2p - 1, and odd about p = 1/2. Sets of a
+    measure q below 1e-60 lose mass at the rate 5q, up to 60 digits, so that G is a logarithm there."""
+    if p > mp.mpf(1) / 2:
+        return -pareto_G(1 - p)
+    if p < (small := mp.mpf("1e-60")):
+        return pareto_G(small) + mp.log(p / small) / 5
+    with mp.workdps(120):
+        a, c, w = 4, mp.mpf(4) / 5, 1 - 2 * p
+        return -w / a * mp.hyp2f1(1, c, 1 + c, w ** (1 / c))
 
 
 @dataclass(frozen=True)
 class Reference:
     """What the tests know of a family: two values of standard noise from two words of 32 bits, two values with 50
-    digits from two words of 64 bits, and K from pA and pB."""
+    digits from two words of 64 bits, and G (docs/families.md)."""
 
     values: Callable[[int, int], Sequence[float]]
     ideal: Callable[[int, int], Sequence[mp.mpf]]
-    region: Callable[[mp.mpf, mp.mpf], mp.mpf]
+    G: Callable[[mp.mpf], mp.mpf]
 
 
 REFERENCES = {
-    "gaussian": Reference(
-        gaussian, ideal_gaussian, lambda a, b: (exact.normal_quantile(a) - exact.normal_quantile(b)) / 2
-    ),
-    "laplace": Reference(laplace, ideal_laplace, lambda a, b: max(mp.log(a / b) / 2, -mp.log(1 - a + b))),
-    "uniform": Reference(uniform, ideal_uniform, lambda a, b: a - b),
+    "gaussian": Reference(gaussian, ideal_gaussian, exact.normal_quantile),
+    "laplace": Reference(laplace, ideal_laplace, laplace_G),
+    "uniform": Reference(uniform, ideal_uniform, lambda p: 2 * p - 1),
+    "pareto": Reference(pareto, ideal_pareto, pareto_G),
 }
 
 
 def region(family: str, p_a: mp.mpf, p_b: mp.mpf) -> mp.mpf:
-    return REFERENCES[family].region(p_a, p_b)
+    G = REFERENCES[family].G
+    return (G(p_a) - G(p_b)) / 2
 
 
 def counter(input_id: int, phase: int, draw: int, block: int) -> tuple[int, int, int, int]:
@@ -122,5 +151,6 @@ def lattice_noise(family: str, seed: int, input_id: int, phase: int, draw: int, 
 
 @untraced()
 def lattice_value(z: mp.mpf, x: float, mean: float, scale: float, step: float) -> float:
-    """The multiple of the step that is nearest to x + mean + scale z, all of which are exact."""
-    return float(mp.nint((mp.mpf(float(x)) + float(mean) + float(scale) * z) / step) * step)
+    """The multiple of the step that is nearest to x + mean + scale z, all of which are exact, up to 2^22 steps."""
+    cell = mp.nint((mp.mpf(float(x)) + float(mean) + float(scale) * z) / step)
+    return float(min(max(cell, -(2**22)), 2**22) * step)

@@ -76,6 +76,21 @@ static Measured measure_uniform(uint64_t stride) {
   return largest;
 }
 
+static Measured measure_pareto(uint64_t stride) {
+  Measured largest{0, 0};
+  for (uint64_t word = 0; word < 1ull << 31; word += stride) {
+    uint32_t first, second;
+    pareto::unbounded((uint32_t)word, (uint32_t)word, first, second);
+    if (first) continue;
+    const double size = pareto::value<float>((uint32_t)word);
+    const double high = 1 / std::sqrt(std::sqrt((double)word / (cells / 2))) - 1,
+                 low = 1 / std::sqrt(std::sqrt((double)(word + 1) / (cells / 2))) - 1;
+    largest.error = std::max({largest.error, std::fabs(size - high), std::fabs(size - low)});
+    largest.size = std::max(largest.size, size);
+  }
+  return largest;
+}
+
 int main(int argc, char** argv) {
   const uint64_t stride = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1;
   const auto print = [](const char* family, Measured largest) {
@@ -84,4 +99,5 @@ int main(int argc, char** argv) {
   print("gaussian", measure_gaussian(stride));
   print("laplace", measure_laplace(stride));
   print("uniform", measure_uniform(stride));
+  print("pareto", measure_pareto(stride));
 }

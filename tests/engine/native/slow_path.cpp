@@ -1,7 +1,8 @@
 // Measures how far the slow path's noise is from the ideal noise of the same 64-bit words, against 113 bits.
 //
 // docs/soundness.md (Lemma 3) proves |z - Z| + u |z| <= 110 u with u = 2^-53, where Z is the ideal noise at the midpoints
-// of the words' cells. This prints the largest value that occurs, in units of u, for each family.
+// of the words' cells, and 4.3 u (1 + |Z|) for Pareto noise. This prints the largest value that occurs, in units of u, for
+// each family, divided by 1 + |Z| for Pareto noise.
 #include <algorithm>
 #include <cfloat>
 #include <cstdio>
@@ -59,7 +60,7 @@ static std::vector<uint64_t> extreme_words() {
 }
 
 struct Largest {
-  double gaussian = 0, laplace = 0, uniform = 0;
+  double gaussian = 0, laplace = 0, uniform = 0, pareto = 0;
 
   void try_pair(uint64_t u, uint64_t v) {
     const Exact radius = exact_sqrt(2 * minus_log(u, 64)), angle = two_pi * (((Exact)v + half) * unit);
@@ -69,6 +70,9 @@ struct Largest {
   void try_word(uint64_t word) {
     const Exact size = minus_log(word << 1 >> 1, 63);
     laplace = std::max(laplace, in_units(ars::laplace::precise(0, word, true), word >> 63 ? -size : size));
+    const Exact u = ((Exact)(word << 1 >> 1) + half) * 2 * unit, root = 1 / exact_sqrt(exact_sqrt(u)), tail = root - 1;
+    const double error = in_units(ars::pareto::precise(word, 0, false), word >> 63 ? -tail : tail);
+    pareto = std::max(pareto, error / (double)root);
     uniform = std::max(uniform, in_units(ars::uniform::precise(word, 0, false), 2 * (((Exact)word + half) * unit) - 1));
   }
 };
@@ -87,5 +91,6 @@ int main() {
     const uint64_t u = i % 2 ? far : ~far, v = i % 4 < 2 ? eighth + near : eighth - near;
     largest.try_word(u), largest.try_word(v), largest.try_pair(u, v), largest.try_pair(random(), random());
   }
-  std::printf("gaussian %a\nlaplace %a\nuniform %a\n", largest.gaussian, largest.laplace, largest.uniform);
+  std::printf("gaussian %a\nlaplace %a\n", largest.gaussian, largest.laplace);
+  std::printf("uniform %a\npareto %a\n", largest.uniform, largest.pareto);
 }
