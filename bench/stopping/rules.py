@@ -29,7 +29,7 @@ RateBound = Callable[[int, int, int, float], float]
 
 def _bound_by_plan(looks: Sequence[Look], n: int, question: Grid, made: Certificate) -> tuple[float, float]:
     plan = Plan(made.n0, n, made.alpha, made.two_sided, question)
-    return plan.bound(looks, family_named(made.family), made.sigma_min, made.eta)
+    return plan.bound(looks, family_named(made.family), made.sigma_min, made.eta, closely=False)
 
 
 def _use_best(bound: RateBound) -> Bounds:

@@ -15,9 +15,9 @@ The bisection tests many rates, and it runs again at each look. Still:
 rate above p is kept, the search stays above it and the bound is right; so a search that goes wrong excludes every rate
 above p that it tests. Until it first excludes a rate r <= p, it also keeps every rate up to p that it tests. Hence its
 path up to that point is fixed in advance: it does not depend on the votes, nor on the look, which decide only how far
-the search follows it. On the whole path the rates r1 < ... < rm <= p rise, because the search goes up from a rate that is kept; and each test's limits are at least
-those of the one before, which `find_limits` is given as a `floor`. Whatever excludes any ri therefore excludes rm, and
-P(rm is ever excluded) <= alpha. QED.
+the search follows it. On the whole path the rates r1 < ... < rm <= p rise, because the search goes up from a rate that
+is kept; and each test's limits are at least those of the one before, which `find_limits` is given as a `floor`.
+Whatever excludes any ri therefore excludes rm, or would exclude it, and P(rm is ever excluded) <= alpha. QED.
 
 **The bound on pB** comes from a second search, with the votes of the most frequent other answer in place of the misses.
 Let b be the likeliest other answer and p = pB its probability. At no look has b more votes than the most frequent other

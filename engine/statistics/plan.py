@@ -85,43 +85,41 @@ class Plan:
         value: Callable[[str], Any] = settings.get  # __post_init__ checks the types, None included
         return cls(value("n0"), value("n"), value("alpha"), value("two_sided"), question)
 
-    def bound(self, looks: Sequence[Look], family: Family, sigma_min: float, eta: float) -> tuple[float, float]:
+    def bound(
+        self, looks: Sequence[Look], family: Family, sigma_min: float, eta: float, *, closely: bool = True
+    ) -> tuple[float, float]:
         """A lower bound on pA and an upper bound on pB, from all looks at the votes. At fixed n there is one look.
 
-        The probability of an answer may differ by `eta` between the draws and the ideal noise.
+        The probability of an answer may differ by `eta` between the draws and the ideal noise. Two-sided bounds take
+        time. Unless they are to be found `closely`, they only settle the question, which is all that stopping needs.
         """
         if self.question is None:
             (look,) = looks
-            return self._bound_at_once(look, eta)
+            return self.bound_at_n(look, eta)
         sizes = self.question.regions(sigma_min)
-        return self._bound_at_looks(looks, family, eta, sizes, tuple(sorted({*sizes, *COARSE})))
-
-    def stopping_rule(self, family: Family, sigma_min: float, eta: float) -> StoppingRule:
-        """The rule that decides when an input with this noise has had enough draws."""
-        if self.question is None:
-            return Fixed(self.n)
-        sizes = self.question.regions(sigma_min)
-
-        def radius(looks: Sequence[Look]) -> float:
-            return family.radius(*self._bound_at_looks(looks, family, eta, sizes, sizes), sigma_min) or NO_RADIUS
-
-        def radius_at_n(look: Look) -> float:
-            return family.radius(*self._bound_at_once(look, eta), sigma_min) or NO_RADIUS
-
-        return Adaptive(self.n, self.question, radius, radius_at_n)
-
-    def _bound_at_once(self, look: Look, eta: float) -> tuple[float, float]:
-        return widen(*bound_at_fixed_n(look, self.alpha, two_sided=self.two_sided), eta)
-
-    def _bound_at_looks(
-        self, looks: Sequence[Look], family: Family, eta: float, asked: tuple[float, ...], sizes: tuple[float, ...]
-    ) -> tuple[float, float]:
-        """Bounds that settle which of these sizes are proved; those that were asked for are among them."""
-        ladder = make_ladder(family, asked, eta)
+        ladder = make_ladder(family, sizes, eta)
         if not self.two_sided:
             return widen(*bound_at_looks(looks, self.n, self.alpha, (STEPS, ladder)), eta)
 
         def region(p_a: float, p_b: float) -> float:
             return family.region(*widen(p_a, p_b, eta))
 
-        return widen(*bound_both_at_looks(looks, self.n, self.alpha, ladder, sizes, region), eta)
+        settled = tuple(sorted({*sizes, *COARSE})) if closely else sizes
+        return widen(*bound_both_at_looks(looks, self.n, self.alpha, ladder, settled, region), eta)
+
+    def bound_at_n(self, look: Look, eta: float) -> tuple[float, float]:
+        """The bounds of this look if it were the only one."""
+        return widen(*bound_at_fixed_n(look, self.alpha, two_sided=self.two_sided), eta)
+
+    def stopping_rule(self, family: Family, sigma_min: float, eta: float) -> StoppingRule:
+        """The rule that decides when an input with this noise has had enough draws."""
+        if self.question is None:
+            return Fixed(self.n)
+
+        def radius(looks: Sequence[Look]) -> float:
+            return family.radius(*self.bound(looks, family, sigma_min, eta, closely=False), sigma_min) or NO_RADIUS
+
+        def radius_at_n(look: Look) -> float:
+            return family.radius(*self.bound_at_n(look, eta), sigma_min) or NO_RADIUS
+
+        return Adaptive(self.n, self.question, radius, radius_at_n)

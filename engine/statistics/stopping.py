@@ -44,10 +44,13 @@ __all__ = [
     "StoppingRule",
     "Tolerance",
     "question_from_settings",
+    "usual_radii",
 ]
 
 RADII = tuple(i * 0.25 for i in range(15))
 """The radii at which the literature reports certified accuracy."""
+
+_FIELD_SIGMAS = 0.25, 1.0
 
 NO_RADIUS = -1.0
 """Stands for the radius of votes that certify nothing, not even the radius 0."""
@@ -61,6 +64,19 @@ _STEP = 2.0**-12
 """The region sizes of a grid are multiples of this, so that inputs of nearly the same scale share their tests. The
 step is at most 1/16 of K's standard deviation after 100,000 votes."""
 _SMALLEST_REGION, _LARGEST_REGION = 1 / 64, 20.0  # no region is larger than 20, even after 10^9 draws without a miss
+
+
+def usual_radii(sigma: float | None) -> tuple[float, ...]:
+    """The radii at which certified accuracy is reported if nobody asks for others, for noise of this scale.
+
+    For sigma from 0.25 to 1, or unknown, they are the literature's. Otherwise they are multiples of the largest number
+    like 0.1, 0.25, 0.5 or 10 that is not above sigma: of 0.1 for sigma = 0.12.
+    """
+    if sigma is None or _FIELD_SIGMAS[0] <= sigma <= _FIELD_SIGMAS[1]:
+        return RADII
+    power = math.floor(math.log10(sigma))
+    step = max(value for digits in ("1", "2.5", "5") if (value := float(f"{digits}e{power}")) <= sigma)
+    return tuple(float(f"{number * step:.12g}") for number in range(len(RADII)))
 
 
 class StoppingRule(Protocol):
