@@ -25,7 +25,7 @@ from ars.noise import family_named
 __all__ = ["HOPES", "ORDERS", "Outcome", "Votes", "reorder_votes", "replay", "replay_rule"]
 
 AS_IT_IS = "ars, as it is"
-HOPES = (4.0, 3.2, 2.5, 1.8, 1.3, HOPE, 0.5, 0.01)
+HOPES = (4.0, 3.2, 2.5, 1.8, HOPE, 0.9, 0.5, 0.01)
 ALLOWED = 0.005
 """The certified accuracy that a rule may lose at any radius, as a fraction of the inputs."""
 ORDERS = 4
