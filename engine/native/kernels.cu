@@ -60,6 +60,7 @@ __device__ void fill(Value* out, const Request* requests, int count, int64_t row
     const int64_t first_row = i ? requests[i - 1].end_row : 0, from = request.slot * dimensions + first;
     const ars::DrawKey key = {seed, (uint64_t)(request.first_draw + row - first_row), (uint32_t)request.input,
                               (uint32_t)request.phase};
+    const ars::Stretch stretch = ars::stretch_of((ars::Family)family, key, (uint64_t)dimensions);
     float center[4], scale[4], margin[4];
     load(slots.center + from, aligned, values, center);
     load(slots.scale + from, aligned, values, scale);
@@ -69,9 +70,9 @@ __device__ void fill(Value* out, const Request* requests, int count, int64_t row
     if (lattice) {
       load(slots.margin + from, aligned, values, margin);
       const ars::Slot slot = {center, scale, margin, slots.exact_center + from, slots.step};
-      ars::lattice_block((ars::Family)family, key, (uint32_t)block, slot, values, noisy);
+      ars::lattice_block((ars::Family)family, key, (uint32_t)block, stretch, slot, values, noisy);
     } else {
-      ars::stream_block((ars::Family)family, key, (uint32_t)block, noisy);
+      ars::stream_block((ars::Family)family, key, (uint32_t)block, stretch, noisy);
       ARS_UNROLL
       for (int k = 0; k < 4; ++k) noisy[k] = ars::fma(scale[k], noisy[k], center[k]);
     }

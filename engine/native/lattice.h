@@ -29,42 +29,56 @@ template <class family, class F, class W> ARS_FN void bounded_noise(W first_word
   first = float_of(W(bits_of(first) | first_unbounded)), second = float_of(W(bits_of(second) | second_unbounded));
 }
 
+// The stretch of a draw as the fast path takes it, which is for values up to 8.
+ARS_FN float bounded_stretch(const Stretch& stretch) {
+  return stretch.rounded <= 8 ? stretch.rounded : float_of(0x7FC00000u);
+}
+
 // The slow path: value k (0 to 3) of a block. About one value in a thousand takes it.
 template <class family>
-ARS_RARE float precise_value(DrawKey key, uint32_t block, int k, float scale, double exact_center, float step) {
+ARS_RARE float precise_value(DrawKey key, uint32_t block, int k, double stretch, float scale, double exact_center,
+                             float step) {
   const DrawKey more = {key.seed, key.draw, key.input, key.phase | 0x80u};
   const Block<uint32_t> high = stream_words(key, block), low = stream_words(more, block);
   const uint64_t first = (uint64_t)(k < 2 ? high.w0 : high.w2) << 32 | (k < 2 ? low.w0 : low.w2);
   const uint64_t second = (uint64_t)(k < 2 ? high.w1 : high.w3) << 32 | (k < 2 ? low.w1 : low.w3);
-  const double t = fma((double)scale, family::precise(first, second, k % 2), exact_center);
+  double z = family::precise(first, second, k % 2);
+  if constexpr (is_stretched<family>) z = multiply(stretch, z);
+  const double t = fma((double)scale, z, exact_center);
   return multiply((float)nearest_whole(t), step);
 }
 
 // Value k of a block, from its noise in float32. The pointers of `at` point to the value's own dimension.
-template <class family> ARS_FN float lattice_value(float z, const DrawKey& key, uint32_t block, int k, const Slot& at) {
+template <class family>
+ARS_FN float lattice_value(float z, const DrawKey& key, uint32_t block, int k, double stretch, const Slot& at) {
   const float t = fma(*at.scale, z, *at.center), cell = nearest_whole(t), apart = add(t, -cell);
   const float distance = float_of(bits_of(apart) & 0x7FFFFFFFu);
   if (distance <= *at.margin) return multiply(cell, at.step);  // not so if z is NaN
-  return precise_value<family>(key, block, k, *at.scale, *at.exact_center, at.step);
+  return precise_value<family>(key, block, k, stretch, *at.scale, *at.exact_center, at.step);
 }
 
 // The first `count` (1 to 4) values of a block.
 template <class family>
-ARS_FN void lattice_block(const DrawKey& key, uint32_t block, const Slot& at, int count, float y[4]) {
+ARS_FN void lattice_block(const DrawKey& key, uint32_t block, const Stretch& stretch, const Slot& at, int count,
+                          float y[4]) {
   const Block<uint32_t> w = stream_words(key, block);
   float z[4];
   bounded_noise<family>(w.w0, w.w1, z[0], z[1]);
   bounded_noise<family>(w.w2, w.w3, z[2], z[3]);
   ARS_UNROLL
   for (int k = 0; k < 4; ++k)
-    if (k < count) y[k] = lattice_value<family>(z[k], key, block, k, from_dimension(at, k));
+    if (k < count) {
+      const float noise = apply_stretch<family>(bounded_stretch(stretch), z[k]);
+      y[k] = lattice_value<family>(noise, key, block, k, stretch.exact, from_dimension(at, k));
+    }
 }
 
-ARS_FN void lattice_block(Family family, const DrawKey& key, uint32_t block, const Slot& at, int count, float y[4]) {
+ARS_FN void lattice_block(Family family, const DrawKey& key, uint32_t block, const Stretch& stretch, const Slot& at,
+                          int count, float y[4]) {
   switch (family) {
-#define ARS_CASE(name, code)                       \
-  case Family::name:                               \
-    lattice_block<name>(key, block, at, count, y); \
+#define ARS_CASE(name, code)                                \
+  case Family::name:                                        \
+    lattice_block<name>(key, block, stretch, at, count, y); \
     break;
     ARS_FAMILIES(ARS_CASE)
 #undef ARS_CASE
@@ -72,11 +86,12 @@ ARS_FN void lattice_block(Family family, const DrawKey& key, uint32_t block, con
 }
 
 // One value by the slow path, whatever float32 says.
-ARS_FN float precise_value(Family family, const DrawKey& key, uint32_t block, int k, const Slot& at) {
+ARS_FN float precise_value(Family family, const DrawKey& key, uint32_t block, int k, const Stretch& stretch,
+                           const Slot& at) {
   switch (family) {
 #define ARS_CASE(name, code) \
   case Family::name:         \
-    return precise_value<name>(key, block, k, *at.scale, *at.exact_center, at.step);
+    return precise_value<name>(key, block, k, stretch.exact, *at.scale, *at.exact_center, at.step);
     ARS_FAMILIES(ARS_CASE)
 #undef ARS_CASE
   }
