@@ -1,11 +1,10 @@
-"""The type of a noise family, and what follows from its theorem: regions, radii, and rates of misses.
+"""The type of a noise family, and what follows from its function G: regions, radii, and rates of misses.
 
 Let z be the standard noise of a family, and let a classifier see x + mean + scale * z. Moving the input by delta then
-has the same effect as shifting z by delta / scale. So each family's theorem is about shifts of its standard noise: it
-turns a lower bound pA on the probability of the top class and an upper bound pB on that of every other class into a
-number K such that no shift with norm below K changes the answer. In terms of the input, no delta with
-||delta / scale|| < K does, and this region contains the ball of radius min(scale) * K. These are the paper's
-Theorems 4.1, 4.2 and 7.1, with their proofs, which hold for this larger region.
+has the same effect as shifting z by delta / scale. Let pA be a lower bound on the probability of the top class, pB an
+upper bound on that of every other class, and K = (G(pA) - G(pB)) / 2. Then no shift of z with norm below K changes the
+answer: no delta with ||delta / scale|| < K does. This region contains the ball of radius min(scale) * K.
+docs/families.md has the theorem, its proof, and the G of each family.
 
 No rounding makes a K or a radius too large: what these functions return is never above the exact value of their formula
 (tests/ars/test_noise.py compares with 50 digits).
@@ -26,9 +25,9 @@ from ars.errors import ArgumentError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Family", "hits_at", "round_down", "scale_map"]
+__all__ = ["Family", "hits_at", "scale_map"]
 
-# Eight units in the last place: more than the sum of all rounding errors in any of the formulas.
+# Eight units in the last place: more than the sum of all rounding errors in a region or a radius.
 _SLACK = 8 * 2.0**-52
 _POSITIVE = "every value must be positive and finite"
 _NORM = "give 1, 2 or infinity"
@@ -43,8 +42,9 @@ class Family:
     """Its number in the noise stream (the list in engine/native/distributions.h)."""
     norm: float
     """The p of the lp norm in which it certifies."""
-    theorem: Callable[[float, float], float]
-    """K as a function of pA and pB, for 0 <= pB < pA <= 1, never rounded up. Its docstring has the proof."""
+    G: Callable[[float], float]
+    """G(p) for 0 <= p <= 1/2, where it is 0 or negative, and perhaps minus infinity at p = 0; for larger p,
+    G(p) = -G(1 - p). Its error is at most 2^-50 (1 + |G(p)|)."""
     distribution: Any = field(compare=False)
     """The distribution of one value of standard noise, as a frozen distribution of scipy.stats."""
     variation: float
@@ -61,7 +61,15 @@ class Family:
         p_a is a lower bound on the top class's probability, p_b an upper bound on every other class's.
         """
         p_a, p_b = _probability("p_a", p_a), _probability("p_b", p_b)
-        return max(0.0, self.theorem(p_a, p_b)) if p_a > p_b else 0.0
+        if p_a <= p_b:
+            return 0.0
+        a, b = self._G(p_a), self._G(p_b)
+        K = (a - b) / 2
+        return max(0.0, K - _SLACK * (1 + abs(a) + abs(b))) if math.isfinite(K) else K
+
+    def _G(self, p: float) -> float:
+        """G of any probability. No digit is lost: 1 - p is exact for p >= 1/2, and a small p is used as it is."""
+        return self.G(p) if p <= 0.5 else -self.G(1 - p)
 
     def largest_rate(self, K: float) -> float:
         """The largest rate of misses at which the region is still at least K, with all misses on one class; 0 if even
@@ -99,11 +107,6 @@ class Family:
 def hits_at(rate: float) -> float:
     """The rate of hits when `rate` is that of misses, rounded down."""
     return math.nextafter(1 - rate, 0.0)
-
-
-def round_down(value: float, size: float) -> float:
-    """A float that is at most the exact value, where `value` was computed in floats from numbers up to this size."""
-    return value - _SLACK * (1 + size) if math.isfinite(value) else value
 
 
 def scale_map(scale: ArrayLike) -> NDArray[np.float32]:

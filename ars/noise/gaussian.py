@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from scipy import stats
 from scipy.special import ndtri
 
-from ars.noise.family import Family, round_down
+from ars.noise.family import Family
 
 if TYPE_CHECKING:
     import torch
@@ -13,17 +13,10 @@ if TYPE_CHECKING:
 __all__ = ["GAUSSIAN"]
 
 
-def _region(p_a: float, p_b: float) -> float:
-    """K = (Phi^-1(pA) - Phi^-1(pB)) / 2 in the l2 norm (the paper's Theorem 4.1).
-
-    Proof. Let z be standard Gaussian noise, t a shift and r = ||t||_2. By the Neyman-Pearson lemma, of all sets that z
-    hits with probability at least pA, the half-space {t . z <= r Phi^-1(pA)} is the one that z + t hits least often,
-    with probability Phi(Phi^-1(pA) - r). In the same way, z + t hits a set of probability at most pB with probability
-    at most Phi(Phi^-1(pB) + r). Hence the top class keeps the larger probability if
-    Phi^-1(pA) - r > Phi^-1(pB) + r, that is, if r < K.
-    """
-    a, b = float(ndtri(p_a)), float(ndtri(p_b))
-    return round_down((a - b) / 2, abs(a) + abs(b))
+def _G(p: float) -> float:
+    """Phi^-1(p): a half-space of measure p loses mass at the rate of the normal density at its boundary, and no set of
+    measure p loses more. The region is that of the paper's Theorem 4.1."""
+    return float(ndtri(p))
 
 
 def _torch_noise(shape: tuple[int, ...], generator: "torch.Generator | None", device: "torch.device") -> "torch.Tensor":
@@ -36,7 +29,7 @@ GAUSSIAN = Family(
     name="gaussian",
     code=0,
     norm=2,
-    theorem=_region,
+    G=_G,
     distribution=stats.norm(),
     variation=0.8,  # 2 / sqrt(2 pi) = 0.7979
     torch_noise=_torch_noise,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from scipy import stats
 
-from ars.noise.family import Family, round_down
+from ars.noise.family import Family
 
 if TYPE_CHECKING:
     import torch
@@ -13,22 +13,10 @@ if TYPE_CHECKING:
 __all__ = ["LAPLACE"]
 
 
-def _region(p_a: float, p_b: float) -> float:
-    """K, the larger of log(pA / pB) / 2 and -log(1 - pA + pB), in the l1 norm (the paper's Theorem 7.1).
-
-    Proof. Let z be standard Laplace noise, t a shift and r = ||t||_1. By the triangle inequality the densities of z and
-    z + t differ at most by a factor exp(r), and so do the probabilities with which z and z + t hit any set. Let qA and
-    qB be the probabilities of the top class and of another class under z + t.
-
-    First, qA >= exp(-r) pA and qB <= exp(r) pB; so qA > qB if r < log(pA / pB) / 2. Second, applied to the complement
-    of the top class, 1 - qA <= exp(r) (1 - pA); so qA - qB >= 1 - exp(r) (1 - pA + pB), which is positive if
-    r < -log(1 - pA + pB). Either condition is enough.
-    """
-    if p_b == 0:
-        return math.inf
-    a, b = math.log(p_a), math.log(p_b)
-    total = -math.log((1 - p_a) + p_b)
-    return max(round_down((a - b) / 2, abs(a) + abs(b)), round_down(total, total))
+def _G(p: float) -> float:
+    """log(2p): the logarithm of the density changes at a rate of at most 1, so a set of measure p loses mass at a rate
+    of at most p. The region contains that of the paper's Theorem 7.1, and is larger unless pB = 1 - pA."""
+    return math.log(p) + math.log(2) if p > 0 else -math.inf
 
 
 def _torch_noise(shape: tuple[int, ...], generator: "torch.Generator | None", device: "torch.device") -> "torch.Tensor":
@@ -43,7 +31,7 @@ LAPLACE = Family(
     name="laplace",
     code=1,
     norm=1,
-    theorem=_region,
+    G=_G,
     distribution=stats.laplace(),
     variation=1,
     torch_noise=_torch_noise,

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from scipy import stats
 
-from ars.noise.family import Family, round_down
+from ars.noise.family import Family
 
 if TYPE_CHECKING:
     import torch
@@ -12,16 +12,10 @@ if TYPE_CHECKING:
 __all__ = ["UNIFORM"]
 
 
-def _region(p_a: float, p_b: float) -> float:
-    """K = pA - pB in the l1 norm.
-
-    Proof. Let z be uniform on the cube [-1, 1]^d, t a shift and r = ||t||_1. The densities of z and z + t are equal
-    where both cubes overlap, and z lies outside the shifted cube only if one of its coordinates does, which has
-    probability at most |t_i| / 2 for coordinate i and so at most r / 2 in all. Hence the probabilities with which z and
-    z + t hit any set differ at most by r / 2: the top class keeps at least pA - r / 2, and another class gets at most
-    pB + r / 2. The first is larger if r < pA - pB.
-    """
-    return round_down(p_a - p_b, 1.0)
+def _G(p: float) -> float:
+    """2p - 1: a shift of the cube [-1, 1]^d by t along an axis takes t / 2 of its mass out of it, so every set loses
+    mass at a rate of at most 1/2. The region is K = pA - pB."""
+    return 2 * p - 1
 
 
 def _torch_noise(shape: tuple[int, ...], generator: "torch.Generator | None", device: "torch.device") -> "torch.Tensor":
@@ -34,7 +28,7 @@ UNIFORM = Family(
     name="uniform",
     code=2,
     norm=1,
-    theorem=_region,
+    G=_G,
     distribution=stats.uniform(-1, 2),
     variation=1,
     torch_noise=_torch_noise,

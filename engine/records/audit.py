@@ -217,6 +217,10 @@ def _compare_certificates(
     idx: int, recorded: Certificate, again: Certificate, verb: str, without: tuple[str, ...] = ()
 ) -> list[str]:
     here = asdict(again)
+    # Older versions knew smaller regions of Laplace noise, and rounded some in other last digits. A record that claims
+    # no more than its votes prove holds too.
+    if 0 < recorded.K <= again.K * (1 + 1e-12) and recorded.radius == recorded.K * recorded.sigma_min:
+        without = (*without, "K", "radius")
     return [
         f"input {idx}: {name} is {value} in the record, and {verb} {here[name]}"
         for name, value in asdict(recorded).items()

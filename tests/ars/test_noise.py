@@ -32,6 +32,17 @@ def test_no_region_is_above_its_exact_value_and_all_are_close(family):
             assert truth - 1e-13 * (1 + truth) <= K
 
 
+def test_the_laplace_region_is_never_below_that_of_the_papers_theorem():
+    def theorem_7_1(a, b):
+        return max(math.log(a / b) / 2, -math.log(1 - a + b))
+
+    for p_a in GRID:
+        for p_b in [p for p in GRID if p < p_a and p <= 1 - p_a]:
+            assert LAPLACE.region(p_a, p_b) >= theorem_7_1(p_a, p_b) * (1 - 1e-13) - 1e-13
+    assert LAPLACE.region(0.9, 0.02) == pytest.approx(2.414, abs=5e-4)
+    assert theorem_7_1(0.9, 0.02) == pytest.approx(2.120, abs=5e-4)
+
+
 @families
 @pytest.mark.parametrize("sigma", [np.float32(0.1), 0.25, 1 / 3, 1e-6, 7.0])
 def test_no_radius_is_above_its_exact_value(family, sigma):
@@ -39,7 +50,7 @@ def test_no_radius_is_above_its_exact_value(family, sigma):
         truth = reference.region(family.name, mp.mpf(p_a), 1 - mp.mpf(p_a)) * mp.mpf(float(sigma))
         radius = family.radius(p_a, 1 - p_a, float(sigma))
         assert radius <= truth
-        assert radius >= truth - 1e-13 * float(sigma)
+        assert radius >= truth - 1e-13 * (float(sigma) + truth)
 
 
 @families

@@ -40,13 +40,3 @@ def normal_quantile(p: mp.mpf) -> mp.mpf:
         if abs(step) < mp.mpf(10) ** -45:
             return z
     raise ArithmeticError(f"no convergence at {p}")
-
-
-@untraced()
-def region(family: str, p_a: mp.mpf, p_b: mp.mpf) -> mp.mpf:
-    """K, from the theorems."""
-    if family == "gaussian":
-        return (normal_quantile(p_a) - normal_quantile(p_b)) / 2
-    if family == "laplace":
-        return max(mp.log(p_a / p_b) / 2, -mp.log(1 - p_a + p_b))
-    return p_a - p_b

@@ -1,8 +1,8 @@
-"""Independent implementations of the noise streams and of every family's theorem, slow and exact, to compare with.
+"""Independent implementations of the noise streams and of every family's region, slow and exact, to compare with.
 
 The streams are written from their specifications: noise stream 1 (ARCHITECTURE.md) with Python's integers and float64,
 noise stream 2 (docs/soundness.md) with 50 digits. Philox is general in its word size, so that numpy's Philox4x64 can
-confirm it (test_known_answers.py). The theorems have 50 digits.
+confirm it (test_known_answers.py). The regions have 50 digits.
 """
 
 import math
@@ -66,6 +66,10 @@ def ideal_laplace(*words: int) -> list[mp.mpf]:
     return [-size if word >> 63 else size for word, size in zip(words, sizes, strict=True)]
 
 
+def laplace_G(p: mp.mpf) -> mp.mpf:
+    return mp.log(2 * p) if p <= mp.mpf(1) / 2 else -mp.log(2 * (1 - p))
+
+
 def ideal_uniform(*words: int) -> list[mp.mpf]:
     return [2 * ideal_middle(word) - 1 for word in words]
 
@@ -73,24 +77,23 @@ def ideal_uniform(*words: int) -> list[mp.mpf]:
 @dataclass(frozen=True)
 class Reference:
     """What the tests know of a family: two values of standard noise from two words of 32 bits, two values with 50
-    digits from two words of 64 bits, and K from pA and pB."""
+    digits from two words of 64 bits, and G (docs/families.md)."""
 
     values: Callable[[int, int], Sequence[float]]
     ideal: Callable[[int, int], Sequence[mp.mpf]]
-    region: Callable[[mp.mpf, mp.mpf], mp.mpf]
+    G: Callable[[mp.mpf], mp.mpf]
 
 
 REFERENCES = {
-    "gaussian": Reference(
-        gaussian, ideal_gaussian, lambda a, b: (exact.normal_quantile(a) - exact.normal_quantile(b)) / 2
-    ),
-    "laplace": Reference(laplace, ideal_laplace, lambda a, b: max(mp.log(a / b) / 2, -mp.log(1 - a + b))),
-    "uniform": Reference(uniform, ideal_uniform, lambda a, b: a - b),
+    "gaussian": Reference(gaussian, ideal_gaussian, exact.normal_quantile),
+    "laplace": Reference(laplace, ideal_laplace, laplace_G),
+    "uniform": Reference(uniform, ideal_uniform, lambda p: 2 * p - 1),
 }
 
 
 def region(family: str, p_a: mp.mpf, p_b: mp.mpf) -> mp.mpf:
-    return REFERENCES[family].region(p_a, p_b)
+    G = REFERENCES[family].G
+    return (G(p_a) - G(p_b)) / 2
 
 
 def counter(input_id: int, phase: int, draw: int, block: int) -> tuple[int, int, int, int]:
