@@ -8,6 +8,7 @@ docs/soundness.md proves eta.
 """
 
 from ars.errors import UnknownName
+from ars.noise.exponential import EXPONENTIAL
 from ars.noise.family import Family, hits_at, scale_map
 from ars.noise.gaussian import GAUSSIAN
 from ars.noise.kinds import NoiseKind, Scope
@@ -15,6 +16,7 @@ from ars.noise.laplace import LAPLACE
 from ars.noise.uniform import UNIFORM
 
 __all__ = [
+    "EXPONENTIAL",
     "FAMILIES",
     "GAUSSIAN",
     "LAPLACE",
@@ -27,7 +29,7 @@ __all__ = [
     "scale_map",
 ]
 
-FAMILIES = {family.name: family for family in (GAUSSIAN, LAPLACE, UNIFORM)}
+FAMILIES = {family.name: family for family in (GAUSSIAN, LAPLACE, UNIFORM, EXPONENTIAL)}
 
 
 def family_named(family: str | Family) -> Family:

@@ -40,11 +40,12 @@ template <bool lattice> ARS_FN uint64_t add_noise(Floats a, Floats b, const Slot
 
 // Settles the values of a step whose bits are set.
 template <class family>
-ARS_FN void settle(uint64_t undecided, const DrawKey& key, uint32_t first_block, double stretch, const Slot& at,
+ARS_FN void settle(uint64_t undecided, const DrawKey& key, uint32_t first_block, const Stretch& stretch, const Slot& at,
                    float* out) {
   for (; undecided; undecided &= undecided - 1) {
     const uint32_t i = (uint32_t)__builtin_ctzll(undecided);
-    out[i] = precise_value<family>(key, first_block + i / 4, i % 4, stretch, at.scale[i], at.exact_center[i], at.step);
+    const auto scale = precise_scale<family>(at.scale[i], stretch);
+    out[i] = precise_value<family>(key, first_block + i / 4, i % 4, scale, at.exact_center[i], at.step);
   }
 }
 
@@ -87,7 +88,7 @@ template <class family, bool lattice> static void fill_family(const DrawKey key,
         undecided = add_noise<lattice>(a, b, padded_slot, padded[3]) & (((uint64_t)1 << rest) - 1);
         __builtin_memcpy(out, padded[3], rest * sizeof(float));
       }
-      if (lattice) settle<family>(undecided, key, first_block + (uint32_t)(i * step / 4), part.stretch.exact, at, out);
+      if (lattice) settle<family>(undecided, key, first_block + (uint32_t)(i * step / 4), part.stretch, at, out);
     }
   }
 }

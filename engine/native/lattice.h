@@ -34,27 +34,32 @@ ARS_FN float bounded_stretch(const Stretch& stretch) {
   return stretch.rounded <= 8 ? stretch.rounded : float_of(0x7FC00000u);
 }
 
+// The scale of a value as the slow path takes it: in double precision if it is multiplied by the stretch of the draw.
+template <class family> ARS_FN auto precise_scale(float scale, const Stretch& stretch) {
+  if constexpr (is_stretched<family>)
+    return multiply((double)scale, stretch.exact);
+  else
+    return scale;
+}
+
 // The slow path: value k (0 to 3) of a block. About one value in a thousand takes it.
-template <class family>
-ARS_RARE float precise_value(DrawKey key, uint32_t block, int k, double stretch, float scale, double exact_center,
-                             float step) {
+template <class family, class Scale>
+ARS_RARE float precise_value(DrawKey key, uint32_t block, int k, Scale scale, double exact_center, float step) {
   const DrawKey more = {key.seed, key.draw, key.input, key.phase | 0x80u};
   const Block<uint32_t> high = stream_words(key, block), low = stream_words(more, block);
   const uint64_t first = (uint64_t)(k < 2 ? high.w0 : high.w2) << 32 | (k < 2 ? low.w0 : low.w2);
   const uint64_t second = (uint64_t)(k < 2 ? high.w1 : high.w3) << 32 | (k < 2 ? low.w1 : low.w3);
-  double z = family::precise(first, second, k % 2);
-  if constexpr (is_stretched<family>) z = multiply(stretch, z);
-  const double t = fma((double)scale, z, exact_center);
+  const double t = fma((double)scale, family::precise(first, second, k % 2), exact_center);
   return multiply((float)nearest_whole(t), step);
 }
 
 // Value k of a block, from its noise in float32. The pointers of `at` point to the value's own dimension.
 template <class family>
-ARS_FN float lattice_value(float z, const DrawKey& key, uint32_t block, int k, double stretch, const Slot& at) {
+ARS_FN float lattice_value(float z, const DrawKey& key, uint32_t block, int k, const Stretch& stretch, const Slot& at) {
   const float t = fma(*at.scale, z, *at.center), cell = nearest_whole(t), apart = add(t, -cell);
   const float distance = float_of(bits_of(apart) & 0x7FFFFFFFu);
   if (distance <= *at.margin) return multiply(cell, at.step);  // not so if z is NaN
-  return precise_value<family>(key, block, k, stretch, *at.scale, *at.exact_center, at.step);
+  return precise_value<family>(key, block, k, precise_scale<family>(*at.scale, stretch), *at.exact_center, at.step);
 }
 
 // The first `count` (1 to 4) values of a block.
@@ -69,16 +74,18 @@ ARS_FN void lattice_block(const DrawKey& key, uint32_t block, const Stretch& str
   for (int k = 0; k < 4; ++k)
     if (k < count) {
       const float noise = apply_stretch<family>(bounded_stretch(stretch), z[k]);
-      y[k] = lattice_value<family>(noise, key, block, k, stretch.exact, from_dimension(at, k));
+      y[k] = lattice_value<family>(noise, key, block, k, stretch, from_dimension(at, k));
     }
 }
 
+// The same for any family, or with `stretch_allowed` false for any whose draws have no stretch.
+template <bool stretch_allowed = true>
 ARS_FN void lattice_block(Family family, const DrawKey& key, uint32_t block, const Stretch& stretch, const Slot& at,
                           int count, float y[4]) {
   switch (family) {
-#define ARS_CASE(name, code)                                \
-  case Family::name:                                        \
-    lattice_block<name>(key, block, stretch, at, count, y); \
+#define ARS_CASE(name, code)                                                                                      \
+  case Family::name:                                                                                              \
+    if constexpr (stretch_allowed || !is_stretched<name>) lattice_block<name>(key, block, stretch, at, count, y); \
     break;
     ARS_FAMILIES(ARS_CASE)
 #undef ARS_CASE
@@ -91,7 +98,7 @@ ARS_FN float precise_value(Family family, const DrawKey& key, uint32_t block, in
   switch (family) {
 #define ARS_CASE(name, code) \
   case Family::name:         \
-    return precise_value<name>(key, block, k, stretch.exact, *at.scale, *at.exact_center, at.step);
+    return precise_value<name>(key, block, k, precise_scale<name>(*at.scale, stretch), *at.exact_center, at.step);
     ARS_FAMILIES(ARS_CASE)
 #undef ARS_CASE
   }

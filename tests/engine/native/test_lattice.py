@@ -140,7 +140,7 @@ def test_values_are_those_of_ideal_noise_in_50_digits(family):
     where = {"seed": 2**40 + 5, "input_id": 9, "phase": Phase.SELECTION}
     noisy = noisy_copies(family, x, mean, scale, **where, draws=draws, lattice=Lattice(step))
     for draw in range(draws):
-        z = [reference.lattice_noise(family.name, *where.values(), draw, block) for block in range(51)]
+        z = [reference.lattice_noise(family.name, *where.values(), draw, block, dimensions) for block in range(51)]
         ideal = map(reference.lattice_value, np.concatenate(z)[:dimensions], x, mean, scale, [step] * dimensions)
         assert noisy[draw].tolist() == list(ideal)
 
@@ -154,7 +154,7 @@ def test_the_most_extreme_of_ten_million_values_are_those_of_ideal_noise(family)
     chosen = [*order[:100], *order[-100:]]
     noisy = standard_noise(family, dimensions=dimensions, seed=8, lattice=lattice)[0]
     for i in chosen:
-        ideal = reference.lattice_noise(family.name, 8, 0, Phase.ESTIMATION, 0, int(i) // 4)[int(i) % 4]
+        ideal = reference.lattice_noise(family.name, 8, 0, Phase.ESTIMATION, 0, int(i) // 4, dimensions)[int(i) % 4]
         assert noisy[i] == reference.lattice_value(ideal, 0, 0, 1, lattice.step)
 
 
