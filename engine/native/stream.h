@@ -38,25 +38,32 @@ struct Stretch {
   float rounded;
 };
 
-// The stretch of exponential noise in d dimensions: a Gamma variable of shape d + 1, divided by d. The method is that of
-// Marsaglia and Tsang ("A simple method for generating gamma variables", ACM TOMS 26, 2000), which tries values until one
-// is accepted; 98 in 100 are. Trial k takes three numbers of 64 bits from block k of two sequences of blocks in which no
-// value has its words. Everything is in double precision, and docs/soundness.md bounds the error.
+// One trial at the stretch of exponential noise in d dimensions, from three numbers of 64 bits; 0 if it is rejected.
+//
+// d times the stretch is a Gamma variable of shape d + 1. The method is that of Marsaglia and Tsang ("A simple method for
+// generating gamma variables", ACM TOMS 26, 2000), in double precision. docs/soundness.md bounds its error.
+ARS_FN double try_stretch(uint64_t u_word, uint64_t v_word, uint64_t w_word, double d) {
+  const double mode = add(d, 2.0 / 3), width = divide(1.0, multiply(3.0, square_root(mode)));
+  const double x = gaussian::precise(u_word, v_word, false), root = fma(width, x, 1.0);
+  if (!(root > 0)) return 0;
+  const double v = multiply(multiply(root, root), root);
+  // The trial is accepted if log(w) < x^2 / 2 + mode (1 - v + log(v)); here both sides are multiplied by -2.
+  const double limit = fma(mode, add(multiply(2.0, add(v, -1.0)), precise_minus_two_log(v)), -multiply(x, x));
+  return precise_minus_two_log(w_word, 64) > limit ? divide(multiply(mode, v), d) : 0;
+}
+
+// The stretch of exponential noise. Trial k has the words of block k in two sequences of blocks that no value uses. At
+// least 98 trials in 100 are accepted.
 ARS_RARE double exponential_stretch(DrawKey key, uint64_t dimensions) {
   const DrawKey first = {key.seed, key.draw, key.input, key.phase | 0x40u};
   const DrawKey second = {key.seed, key.draw, key.input, key.phase | 0xC0u};
-  const double d = to_double(dimensions), mode = add(d, 2.0 / 3);
-  const double width = divide(1.0, multiply(3.0, square_root(mode)));
-  for (uint32_t trial = 0;; ++trial) {
+  double stretch = 0;
+  for (uint32_t trial = 0; stretch == 0; ++trial) {
     const Block<uint32_t> high = stream_words(first, trial), low = stream_words(second, trial);
-    const double x = gaussian::precise((uint64_t)high.w0 << 32 | low.w0, (uint64_t)high.w1 << 32 | low.w1, false);
-    const double root = fma(width, x, 1.0);
-    if (!(root > 0)) continue;
-    const double v = multiply(multiply(root, root), root);
-    // The trial is accepted if log(u) < x^2 / 2 + mode (1 - v + log(v)); here both sides are multiplied by -2.
-    const double limit = fma(mode, add(multiply(2.0, add(v, -1.0)), precise_minus_two_log(v)), -multiply(x, x));
-    if (precise_minus_two_log((uint64_t)high.w2 << 32 | low.w2, 64) > limit) return divide(multiply(mode, v), d);
+    stretch = try_stretch((uint64_t)high.w0 << 32 | low.w0, (uint64_t)high.w1 << 32 | low.w1,
+                          (uint64_t)high.w2 << 32 | low.w2, to_double(dimensions));
   }
+  return stretch;
 }
 
 // The stretch of a draw, for an input of this many dimensions.

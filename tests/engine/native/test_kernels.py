@@ -215,4 +215,4 @@ def test_nvcc_compiles_the_kernels_for_each_architecture_without_spills(tmp_path
     assert set(spills) == {("0", "0", "0")}
     registers = re.findall(r"entry function '(\w+)'.*?Used (\d+) registers", run.stderr, re.S)
     assert len(registers) == 10 * len(chosen)
-    assert all(int(used) <= (80 if "stretched" in kernel else 64) for kernel, used in registers)
+    assert all(int(used) <= (96 if "stretched" in kernel else 64) for kernel, used in registers)
