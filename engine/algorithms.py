@@ -15,7 +15,12 @@ from numpy.typing import NDArray
 from ars.checks import whole_number
 from ars.engine.requests import Draws, Phase
 from ars.engine.statistics.bounds import MAX_N, check_alpha
-from ars.engine.statistics.certificate import Certificate, certify_votes, predict_from_votes
+from ars.engine.statistics.certificate import (
+    Certificate,
+    certify_votes,
+    end_after_selection,
+    predict_from_votes,
+)
 from ars.engine.statistics.looks import Look, take_look
 from ars.engine.statistics.plan import Plan
 from ars.errors import RunError
@@ -30,17 +35,29 @@ Procedure = Generator[Draws, Votes, Result]
 
 
 def certify(
-    scale: NDArray[np.float32], plan: Plan, family: Family, kind: NoiseKind, eta: float = 0.0
+    scale: NDArray[np.float32],
+    plan: Plan,
+    family: Family,
+    kind: NoiseKind,
+    eta: float = 0.0,
+    label: int | None = None,
 ) -> Procedure[Certificate]:
     """The paper's algorithm "Anisotropic Randomized Smoothing Certification".
 
     With probability at least 1 - alpha over the draws, what the certificate claims is true. It may abstain. The total
     variation distance between a draw and the ideal noise is at most `eta`.
+
+    If a `label` is given, an input whose selected class is another one ends there: it can no longer be certified
+    correct, whatever the estimation draws would say.
     """
     counts_select = yield Draws(Phase.SELECTION, plan.n0)
     if counts_select[-1] == plan.n0:
         raise RunError(f"none of the first {plan.n0} draws has finite logits; check the model for NaN and infinity")
     c_a = int(counts_select[:-1].argmax())
+
+    if label not in (None, c_a):
+        classes = len(counts_select) - 1
+        return end_after_selection(c_a, classes, plan=plan, family=family, scale=scale, kind=kind, eta=eta)
 
     rule = plan.stopping_rule(family, float(scale.min()), eta)
     counts, looks = np.zeros_like(counts_select), list[Look]()

@@ -27,14 +27,15 @@ from ars.engine.options import (
 from ars.engine.progress import TerminalProgress
 from ars.engine.records.audit import audit as check_run
 from ars.engine.records.inputs import Inputs, find_shape, read_inputs
-from ars.engine.records.results import FORMATS, write_records
+from ars.engine.records.results import FORMATS, read_results, write_results
 from ars.engine.records.run import RunResult, certify_run
-from ars.engine.records.store import read_header, read_records
+from ars.engine.records.store import read_header
 from ars.engine.selftest import run_checks
 from ars.engine.smoothed import PREDICTION_N
 from ars.engine.statistics.certificate import REAL_ARITHMETIC, format_radius
 from ars.engine.statistics.plan import Plan
 from ars.errors import RunError, StoreError
+from ars.noise.norms import norm_name
 from ars.output import open_output, refuse_inputs
 
 quiet_option = click.option("--quiet", is_flag=True, help="No progress and no advice.")
@@ -62,6 +63,7 @@ def main() -> None:
 @alpha_option
 @click.option("--two-sided", is_flag=True, help="Bound the runner-up's share too, instead of using 1 - pA.")
 @stopping_options
+@click.option("--only-correct", is_flag=True, help="End an input after selection if its class is wrong.")
 @click.option("--out", type=FILE, help="The run store. Default: named after engine and data.")
 @json_option
 @quiet_option
@@ -74,6 +76,7 @@ def certify(
     alpha: float,
     two_sided: bool,
     stop: StoppingOptions,
+    only_correct: bool,
     out: Path | None,
     as_json: bool,
     quiet: bool,
@@ -86,7 +89,13 @@ def certify(
         progress.describe_model()
         try:
             result = certify_run(
-                classifier, inputs, plan, store=out, skip_bad_inputs=on_error == "skip", progress=progress
+                classifier,
+                inputs,
+                plan,
+                store=out,
+                skip_bad_inputs=on_error == "skip",
+                only_correct=only_correct,
+                progress=progress,
             )
         except KeyboardInterrupt:
             if progress.done is None:
@@ -99,17 +108,20 @@ def certify(
         click.echo(f"batches of {result.batch} were {result.fullness:.1%} full", err=True)
     if classifier.noise_stream == 1:
         click.echo(REAL_ARITHMETIC, err=as_json)
-    _print_summary(result, as_json, settled_early=plan.question is not None)
+    _print_summary(result, as_json, norm_name(classifier.family.norm), settled_early=plan.question is not None)
 
 
-def _print_summary(result: RunResult, as_json: bool, *, settled_early: bool) -> None:
+def _print_summary(result: RunResult, as_json: bool, norm: str, *, settled_early: bool) -> None:
     summary = result.summary
     if summary.nobody:
         click.echo(f"{summary.nobody} draws had logits that are not finite and voted for nobody", err=True)
     if as_json:
-        click.echo(json.dumps({"store": str(result.store)} | dataclasses.asdict(summary), indent=2))
+        click.echo(json.dumps({"store": str(result.store), "norm": norm} | dataclasses.asdict(summary), indent=2))
         return
     click.echo(f"{summary.inputs} inputs certified, {summary.abstained} of them abstained, {summary.draws:,} draws")
+    if ended := summary.ended_after_selection:
+        what = "1 input ended after selection: its" if ended == 1 else f"{ended} inputs ended after selection: their"
+        click.echo(f"{what} class was wrong")
     if summary.labelled:
         for radius, share in summary.certified_accuracy.items():
             number = f"{radius:.2f}" if radius == round(radius, 2) < 1e6 else str(radius)
@@ -117,7 +129,9 @@ def _print_summary(result: RunResult, as_json: bool, *, settled_early: bool) -> 
             if share == 0:
                 break  # it is 0 at every larger radius too
         least = "at least " if settled_early else ""  # more draws would have proved larger radii
-        click.echo(f"average certified radius {least}{format_radius(summary.average_certified_radius)}")
+        click.echo(
+            f"average certified radius {least}{format_radius(summary.average_certified_radius)} in the {norm} norm"
+        )
     click.echo(f"every certificate: ars-engine results {result.store}")
 
 
@@ -163,14 +177,17 @@ def predict(
 @main.command()
 @click.argument("store", type=FILE)
 @click.option("--format", "form", type=click.Choice(FORMATS), default="tsv", show_default=True)
+@click.option(
+    "--norm", type=click.Choice(["1", "2", "inf"]), help="The norm of the radii. Default: the noise family's."
+)
 @click.option("-o", "--output", type=FILE, default=Path("-"), help="The output file; - is stdout.")
-def results(store: Path, form: str, output: Path) -> None:
+def results(store: Path, form: str, norm: str | None, output: Path) -> None:
     """Print the certificates of a run, with the field's usual columns first."""
     refuse_inputs(output, [store])
     if read_header(store).settings.noise_stream == 1:
         click.echo(REAL_ARITHMETIC, err=True)
     with open_output(output) as file:
-        for piece in write_records(read_records(store), form):
+        for piece in write_results(read_results(store, None if norm is None else float(norm)), form):
             file.write(piece)
 
 

@@ -33,7 +33,7 @@ class TerminalProgress(RunProgress):
         self._task = self._bar.add_task("")
         self._lines = not quiet and not bar
         self._start = self._last_line = 0.0
-        self._left = self._inputs = self._draws = self._labelled = self._correct = 0
+        self._left = self._inputs = self._draws = self._labelled = self._correct = self._draws_each = 0
         self._planned_draws: int | None = None
         self.done: int | None = None
         """The inputs that are certified, in this run and before it was resumed; None before the run has started."""
@@ -70,7 +70,8 @@ class TerminalProgress(RunProgress):
             self._say(f"{store}: {done} of {done + left} inputs are certified already")
         self.done, self._left = done, left
         # Adaptive stopping does not know its draws in advance: the time left is then estimated from the inputs.
-        self._planned_draws = left * (plan.n0 + plan.n) if plan.question is None else None
+        self._draws_each = plan.n0 + plan.n
+        self._planned_draws = left * self._draws_each if plan.question is None else None
         self._start = self._last_line = time.perf_counter()
         self._bar.update(self._task, total=self._planned_draws or left)
         self._bar.start()
@@ -79,7 +80,7 @@ class TerminalProgress(RunProgress):
         self._draws += number
         now = time.perf_counter()
         finished, total = (self._draws, self._planned_draws) if self._planned_draws else (self._inputs, self._left)
-        self._bar.update(self._task, completed=finished, description=self._describe(now))
+        self._bar.update(self._task, completed=finished, total=total, description=self._describe(now))
         if self._lines and now - self._last_line > _SECONDS_PER_LINE:
             self._last_line = now
             left = f", {(now - self._start) / finished * (total - finished):.0f} s left" if finished else ""
@@ -88,6 +89,8 @@ class TerminalProgress(RunProgress):
     def certified(self, record: Record) -> None:
         self.done = (self.done or 0) + 1
         self._inputs += 1
+        if self._planned_draws:  # an input that ended after selection took fewer
+            self._planned_draws -= self._draws_each - record.draws
         self._labelled += record.correct is not None
         self._correct += bool(record.correct)
 

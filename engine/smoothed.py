@@ -5,7 +5,7 @@ import itertools
 import math
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -193,18 +193,21 @@ class SmoothedClassifier:
         *,
         batch: int | None = None,
         seed: int | None = None,
+        labels: Mapping[int, int | None] | None = None,
         on_draws: Callable[[int], None] = lambda draws: None,
         **changes: Unpack[PlanChanges],
     ) -> Iterator[Finished[Certificate]]:
         """The certificates of numbered inputs, each as soon as it is known, and not always in the order of the inputs.
 
         The plan is given as for `certify`, and `batch` as for `prepare`. `seed` is by default the classifier's.
-        `on_draws` is told after each batch how many draws were counted.
+        `labels` has classes of inputs by their numbers: an input whose selection draws choose another class than its
+        label ends there, and abstains. `on_draws` is told after each batch how many draws were counted.
         """
         plan = dataclasses.replace(plan, **changes)
 
-        def procedure(scale: NDArray[np.float32], eta: float) -> Procedure[Certificate]:
-            return algorithms.certify(scale, plan, self.family, self.noise.kind, eta)
+        def procedure(input_id: int, scale: NDArray[np.float32], eta: float) -> Procedure[Certificate]:
+            label = None if labels is None else labels.get(input_id)
+            return algorithms.certify(scale, plan, self.family, self.noise.kind, eta, label)
 
         yield from self._run(examples, procedure, batch, seed, on_draws)
 
@@ -224,7 +227,7 @@ class SmoothedClassifier:
     ) -> Iterator[Finished[Prediction]]:
         """The smoothed classifier's answers at numbered inputs, each as soon as it is known."""
 
-        def procedure(scale: NDArray[np.float32], eta: float) -> Procedure[Prediction]:
+        def procedure(input_id: int, scale: NDArray[np.float32], eta: float) -> Procedure[Prediction]:
             return algorithms.predict(n=n, alpha=alpha, eta=eta)
 
         yield from self._run(examples, procedure, None, None, lambda draws: None)
@@ -299,7 +302,7 @@ class SmoothedClassifier:
     def _run(
         self,
         examples: Iterable[tuple[int, ArrayLike]],
-        procedure_for: Callable[[NDArray[np.float32], float], Procedure[Result]],
+        procedure_for: Callable[[int, NDArray[np.float32], float], Procedure[Result]],
         batch: int | None,
         seed: int | None,
         on_draws: Callable[[int], None],
@@ -319,7 +322,7 @@ class SmoothedClassifier:
                     raise DataError(f"input {input_id}", found, "give inputs of one shape")
                 mean, scale = self.noise.at(input_id, x)
                 eta = self.lattice.error(x, mean, scale, self.family) if self.lattice else 0.0
-                yield Job(input_id, x, mean, scale, procedure_for(scale, eta))
+                yield Job(input_id, x, mean, scale, procedure_for(input_id, scale, eta))
 
         with ExitStack() as owned:
             parts = []

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ars.checks import float32_array, real_number, whole_number
+from ars.checks import float32_array, real_number
 from ars.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ __all__ = ["Family", "hits_at", "scale_map"]
 # Eight units in the last place: more than the sum of all rounding errors in a region or a radius.
 _SLACK = 8 * 2.0**-52
 _POSITIVE = "every value must be positive and finite"
-_NORM = "give 1, 2 or infinity"
 
 
 @dataclass(frozen=True)
@@ -95,16 +94,6 @@ class Family:
             raise ArgumentError("scale_min", scale_min, _POSITIVE)
         K = self.region(p_a, p_b)
         return K if math.isinf(K) else min(K * scale_min, sys.float_info.max)
-
-    def radius_in(self, norm: float, radius: float, dimensions: int) -> float:
-        """The radius of the largest ball of another norm (1, 2, inf) inside this family's ball of the given radius."""
-        whole_number("dimensions", dimensions, 1, 2**63, "an input has at least one")
-        if not real_number("norm", norm, _NORM) >= 1:
-            raise ArgumentError("norm", norm, _NORM)
-        if norm <= self.norm:
-            return radius
-        shrink: float = dimensions ** (1 / norm - 1 / self.norm)
-        return radius * shrink * (1 - _SLACK)
 
     def weighted_norm(self, delta: ArrayLike, scale: ArrayLike) -> float:
         """||delta / scale||, the size of a perturbation in units of the region; never below its exact value."""

@@ -34,7 +34,8 @@ def stopping(fixed: Path, adaptive: Path | None, n: int | None, as_json: bool) -
 
     FIXED is a run store of `ars-engine certify`. ADAPTIVE is one of the same command with `--stopping adaptive`; what
     it saved and lost is measured at its radii (or at 0, 0.25, ..., 3.5). FIXED may lack inputs whose selected class is
-    wrong, which no run certifies as their own class.
+    wrong, which no run certifies as their own class. If both runs are of `--only-correct`, the rules are compared on
+    the other inputs.
 
     The rules are compared on the votes of FIXED in simulated orders: ours as it is, and then each rule with the largest
     hope that loses at most 0.5 points of certified accuracy. If --n is more than the draws of FIXED, the missing draws
@@ -51,6 +52,9 @@ def stopping(fixed: Path, adaptive: Path | None, n: int | None, as_json: bool) -
             question = Grid(others.plan.question.radii)
         saving = measure_saving(whole, stopped, question)
         inputs = [whole[idx] for idx in stopped if idx in whole]
+    inputs = [record for record in inputs if record.certificate.n]  # the others ended after selection: --only-correct
+    if not inputs:
+        raise StoreError(fixed, "all of its inputs ended after selection", "certify again without --only-correct")
     votes = list(reorder_votes(inputs, n))
     steps = track(replay(votes, n, question), "replaying", 1 + len(RULES), console=Console(stderr=True), transient=True)
     outcomes = list(steps)

@@ -23,11 +23,16 @@ from ars.engine.records.run import environment_of, settings_of
 from ars.engine.records.settings import Difference, RunSettings, differences
 from ars.engine.records.store import read_header, read_records
 from ars.engine.smoothed import SmoothedClassifier, load
-from ars.engine.statistics.certificate import Certificate, certify_votes, geometric_mean
-from ars.engine.statistics.plan import Plan
+from ars.engine.statistics.certificate import (
+    Certificate,
+    certify_votes,
+    end_after_selection,
+    geometric_mean,
+)
 from ars.errors import ArgumentError, ArsError, FileError, MissingPackage, ModelError, StoreError
 from ars.external_data import hash_model
 from ars.noise import NoiseKind
+from ars.noise.norms import inverse_norms
 
 __all__ = ["Audit", "audit"]
 
@@ -65,7 +70,7 @@ def audit(
         raise StoreError(path, problem, "use the version that wrote it")
     found = Audit()
     for record in records:
-        found.differences += _recompute(record, plan, settings.family, settings.kind)
+        found.differences += _recompute(record, settings)
         found.recomputed += 1
     found.differences += _compare_scales(records, settings)
     found.differences += [
@@ -87,7 +92,7 @@ def audit(
     with loaded as classifier:
         size = ImageSize(origin.resize, origin.crop, classifier.channels)
         opened = open_data(source, size, None if origin.classes_file is None else Path(origin.classes_file))
-        here = settings_of(classifier, opened, plan, settings.batch, settings.seed)
+        here = settings_of(classifier, opened, plan, settings.batch, settings.seed, only_correct=settings.only_correct)
         # Runs before noise stream 2 did not record the maps of a generator that makes the same maps for all inputs.
         known = settings.noise_stream == 2
         other = _say([each for each in differences(settings, here) if known or each.name != "constant_maps"])
@@ -99,7 +104,7 @@ def audit(
             others = _compare_inputs(records, opened, classifier)
             found.differences += others.values()
             chosen = [record for record in chosen if record.idx not in others]
-            for changed in _redraw(chosen, classifier, opened, plan):
+            for changed in _redraw(chosen, classifier, opened, settings):
                 found.differences += changed
                 found.redrawn += 1
                 on_input()
@@ -138,26 +143,41 @@ def _load(engine: Path, settings: RunSettings, noise_file: str | None, device: s
     )
 
 
-def _recompute(record: Record, plan: Plan, family: str, kind: NoiseKind) -> list[str]:
-    """Compute the certificate once more, from the votes in the record, and compare."""
+def _recompute(record: Record, settings: RunSettings) -> list[str]:
+    """Compute the certificate once more, from the votes in the record, and compare. With `only_correct`, exactly those
+    inputs have no votes whose selected class is not their label."""
     made = record.certificate
     try:
-        again = certify_votes(
-            made.counts,
-            made.selected,
-            plan=plan,
-            family=family,
-            scale=made.sigma_min,
-            kind=kind,
-            looks=made.looks,
-            eta=made.eta,
-        )
+        if settings.only_correct and record.label not in (None, made.selected):
+            again = end_after_selection(
+                made.selected,
+                len(made.counts) - 1,
+                plan=settings.plan,
+                family=settings.family,
+                scale=made.sigma_min,
+                kind=settings.kind,
+                dimensions=made.dimensions,
+                eta=made.eta,
+            )
+        else:
+            again = certify_votes(
+                made.counts,
+                made.selected,
+                plan=settings.plan,
+                family=settings.family,
+                scale=made.sigma_min,
+                kind=settings.kind,
+                dimensions=made.dimensions,
+                looks=made.looks,
+                eta=made.eta,
+            )
     except ArsError as error:
         return [f"input {record.idx}: its votes make no certificate ({error})"]
     if record.draws != again.n0 + again.n:
         return [f"input {record.idx}: draws is {record.draws} in the record, and its votes are {again.n0 + again.n}"]
-    # The geometric mean of the scale does not follow from the smallest scale.
-    return _compare_certificates(record.idx, made, again, "its votes give", without=("sigma_geomean",))
+    # The other facts about the scale map do not follow from the smallest scale.
+    others = ("sigma_geomean", "inverse_scale_l1", "inverse_scale_l2")
+    return _compare_certificates(record.idx, made, again, "its votes give", without=others)
 
 
 def _compare_scales(records: Sequence[Record], settings: RunSettings) -> list[str]:
@@ -195,9 +215,19 @@ def _compare_inputs(records: Sequence[Record], data: Dataset, classifier: Smooth
 
 def _compare_noise(made: Certificate, scale: NDArray[np.float32], eta: float) -> str | None:
     """The first part of a certificate that does not follow from the noise of its input."""
-    expected = {"sigma_min": float(scale.min()), "sigma_geomean": geometric_mean(scale), "eta": eta}
+    inverse_l1, inverse_l2 = inverse_norms(scale, scale.size)
+    expected = {
+        "sigma_min": float(scale.min()),
+        "sigma_geomean": geometric_mean(scale),
+        "dimensions": scale.size,
+        "inverse_scale_l1": inverse_l1,
+        "inverse_scale_l2": inverse_l2,
+        "eta": eta,
+    }
     for name, value in expected.items():
         recorded = getattr(made, name)
+        if recorded is None:
+            continue  # an older store does not say it, and nothing is concluded from it
         # The logarithms of another machine may differ in their last bits.
         if not math.isclose(recorded, value, rel_tol=1e-12 if name == "sigma_geomean" else 0.0):
             return f"{name} is {recorded} in the record, and its noise has {value}"
@@ -205,17 +235,19 @@ def _compare_noise(made: Certificate, scale: NDArray[np.float32], eta: float) ->
 
 
 def _redraw(
-    records: Sequence[Record], classifier: SmoothedClassifier, data: Dataset, plan: Plan
+    records: Sequence[Record], classifier: SmoothedClassifier, data: Dataset, settings: RunSettings
 ) -> Iterator[list[str]]:
     """Certify the inputs again, and give the differences of each."""
     by_id = {record.idx: record for record in records}
-    for one in classifier.certify_many(((idx, data[idx].x) for idx in by_id), plan):
+    labels = {record.idx: record.label for record in records} if settings.only_correct else None
+    for one in classifier.certify_many(((idx, data[idx].x) for idx in by_id), settings.plan, labels=labels):
         yield _compare_certificates(one.input_id, by_id[one.input_id].certificate, one.result, "drawn again it is")
 
 
 def _compare_certificates(
     idx: int, recorded: Certificate, again: Certificate, verb: str, without: tuple[str, ...] = ()
 ) -> list[str]:
+    """The differences, without what an older store does not say."""
     here = asdict(again)
     # Older versions knew smaller regions of Laplace noise, and rounded some in other last digits. A record that claims
     # no more than its votes prove holds too.
@@ -224,7 +256,7 @@ def _compare_certificates(
     return [
         f"input {idx}: {name} is {value} in the record, and {verb} {here[name]}"
         for name, value in asdict(recorded).items()
-        if name not in without and value != here[name]
+        if name not in without and value is not None and value != here[name]
     ]
 
 

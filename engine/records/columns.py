@@ -66,6 +66,8 @@ DRAWS = Kind("INTEGER NOT NULL", _checked(int, lambda value: value > 0))
 FLAG = Kind("INTEGER NOT NULL", lambda value: bool(_count(value)))
 SIZE = Kind("REAL NOT NULL", _checked(float, lambda value: value >= 0))
 SCALE = Kind("REAL NOT NULL", _checked(float, lambda value: 0 < value < math.inf))
+DIMENSIONS = Kind("INTEGER", _checked(int | None, lambda value: value is None or value > 0))
+INVERSE = Kind("REAL", _checked(float | None, lambda value: value is None or 0 < value < math.inf))
 SECONDS = Kind("REAL NOT NULL", _checked(float, lambda value: 0 <= value < math.inf))
 SHARE = Kind("REAL NOT NULL", _checked(float, lambda value: 0 < value < 1))
 CHANCE = Kind("REAL NOT NULL", _checked(float, lambda value: 0 <= value < 1))
@@ -79,7 +81,7 @@ LOOKS = Kind("TEXT NOT NULL", _looks, json.dumps)
 class Column:
     name: str
     of: str
-    """The attribute of a Record that it holds, like "certificate.radius"."""
+    """The attribute of a Record that it holds, like "certificate.radius"; if it is not stored, that of a Result."""
     stored: Kind | None = None
     """How the store holds it; None if it follows from other columns."""
     older: str | None = None
@@ -121,12 +123,14 @@ def _short(seconds: float) -> str:
     return f"{seconds:,.0f}" if seconds >= 100 else f"{seconds:.3g}"
 
 
-# The field's own columns come first, so that existing scripts can read the results.
+# The field's own columns come first, so that existing scripts can read the results. The radius has two rows: it is
+# stored in the norm of its family, and printed in the norm that is asked for.
 COLUMNS = (
     Column("idx", "idx", KEY),
     Column("label", "label", LABEL),
     Column("predict", "certificate.predicted", ANSWER),
-    Column("radius", "certificate.radius", SIZE),
+    Column("radius", "certificate.radius", SIZE, shown=None),
+    Column("radius", "radius"),
     Column("correct", "correct", shown=_yes, as_json=_yes),
     Column("time", "seconds", shown=_time, as_json=_time),
     Column("p_a", "certificate.p_a", SIZE, title="pA ≥", reported=lambda p_a: format_radius(p_a, 4)),
@@ -147,6 +151,14 @@ COLUMNS = (
     Column("looks", "certificate.looks", LOOKS, older="'[]'", shown=_colons, as_json=_members),
     Column("noise_stream", "certificate.noise_stream"),
     Column("eta", "certificate.eta", CHANCE, older="0.0"),
+    Column("dimensions", "certificate.dimensions", DIMENSIONS, older="NULL"),
+    Column("inverse_scale_l1", "certificate.inverse_scale_l1", INVERSE, older="NULL"),
+    Column("inverse_scale_l2", "certificate.inverse_scale_l2", INVERSE, older="NULL"),
+    Column("norm", "norm"),
+    Column("stopped", "stopped"),
+    Column("next_radius", "next_radius"),
+    Column("votes_short", "votes_short"),
+    Column("explanation", "explanation", shown=None, title="why it stopped"),
     Column("alpha", "certificate.alpha", SHARE, shown=None),
     Column("two_sided", "certificate.two_sided", FLAG, shown=None),
     Column("family", "certificate.family", TEXT, shown=None),

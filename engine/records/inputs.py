@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ars.data import Dataset, ImageSize, open_data, select
 from ars.errors import DataError, StoreError
 
-__all__ = ["Input", "Inputs", "check_unchanged", "content_sha256", "find_shape", "read_inputs"]
+__all__ = ["Input", "Inputs", "check_labelled", "check_unchanged", "content_sha256", "find_shape", "read_inputs"]
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,13 @@ def find_shape(data: Dataset, ids: Sequence[int], classes: int, *, skip_bad_inpu
     for one in read_inputs(data, ids, classes, (lambda error: None) if skip_bad_inputs else None):
         return one.x.shape
     raise DataError(data.name, "none of the chosen inputs can be read", "choose others")
+
+
+def check_labelled(data: Dataset, ids: Sequence[int], classes: int, *, skip_bad_inputs: bool) -> None:
+    """Refuse inputs of which none has a label."""
+    chosen = read_inputs(data, ids, classes, (lambda error: None) if skip_bad_inputs else None)
+    if all(one.label is None for one in chosen):
+        raise DataError(data.name, "none of the chosen inputs has a label", "leave out --only-correct")
 
 
 def content_sha256(x: NDArray[np.float32]) -> str:

@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 
 from ars.data import Dataset
 from ars.distribution import VERSION
-from ars.engine.records.inputs import Inputs, check_unchanged, content_sha256, find_shape, read_inputs
+from ars.engine.records.inputs import (
+    Inputs,
+    check_labelled,
+    check_unchanged,
+    content_sha256,
+    find_shape,
+    read_inputs,
+)
 from ars.engine.records.record import Record
 from ars.engine.records.settings import Environment, Origin, RunHeader, RunSettings
 from ars.engine.records.store import Store, read_records, stored_settings
@@ -64,6 +71,7 @@ def certify_run(
     *,
     store: str | Path | None = None,
     skip_bad_inputs: bool = False,
+    only_correct: bool = False,
     progress: RunProgress | None = None,
 ) -> RunResult:
     """Certify the inputs of a data source into a run store, as `ars-engine certify` does.
@@ -71,8 +79,10 @@ def certify_run(
     `data` is what `--data` takes, or Inputs, which can choose among them. `store` is by default named after model and
     data, in the current folder. Each input is committed as soon as it is certified. If the store holds certificates of
     a run with the same settings, the run is resumed. An input that cannot be read raises DataError, after the inputs
-    in progress have been certified; with `skip_bad_inputs` it is left out. A model whose votes for a row depend on the
-    rest of its batch raises DependentRows, and the certificates in the store are taken out of use.
+    in progress have been certified; with `skip_bad_inputs` it is left out. With `only_correct`, an input ends after
+    selection if the selected class is not its label, because it can no longer be certified correct. A model whose votes
+    for a row depend on the rest of its batch raises DependentRows, and the certificates in the store are taken out of
+    use.
     """
     inputs = data if isinstance(data, Inputs) else Inputs(str(data))
     plan, progress = plan or Plan(), progress or RunProgress()
@@ -82,6 +92,8 @@ def certify_run(
         raise StoreError(path, "it cannot be written (there is no such folder)", "choose another store")
     classes = classifier.runner.classes
     shape = find_shape(source, ids, classes, skip_bad_inputs=skip_bad_inputs)
+    if only_correct:
+        check_labelled(source, ids, classes, skip_bad_inputs=skip_bad_inputs)
     # A resumed run keeps the settings that were chosen for it: the batch size and the random seed.
     stored = stored_settings(path)
     batch = classifier.batch or (stored.batch if stored else None)
@@ -93,21 +105,28 @@ def certify_run(
         fullness.count(number)
         progress.draws(number)
 
-    with Store(path, _describe(classifier, inputs, source, plan, prepared.batch, seed)) as opened:
+    settings = settings_of(classifier, source, plan, prepared.batch, seed, only_correct=only_correct)
+    with Store(path, _describe(classifier, inputs, source, settings)) as opened:
         done = opened.done()
         check_unchanged(source, {idx: done[idx] for idx in ids if idx in done}, path)
         left = [idx for idx in ids if idx not in done]
         progress.start(path, prepared, plan, seed, len(ids) - len(left), len(left))
         read = read_inputs(source, left, classes, progress.skipped if skip_bad_inputs else None, shape)
         waiting: dict[int, tuple[int | None, str]] = {}
+        labels: dict[int, int | None] | None = {} if only_correct else None
 
         def numbered() -> Iterator[tuple[int, NDArray[np.float32]]]:
             for idx, x, label in read:
                 waiting[idx] = label, content_sha256(x)
+                if labels is not None:
+                    labels[idx] = label
                 yield idx, x
 
         try:
-            for one in classifier.certify_many(numbered(), plan, batch=batch, seed=seed, on_draws=on_draws):
+            certified = classifier.certify_many(
+                numbered(), plan, batch=batch, seed=seed, labels=labels, on_draws=on_draws
+            )
+            for one in certified:
                 label, sha256 = waiting.pop(one.input_id)
                 record = Record(one.input_id, label, one.result, one.draws, one.seconds, sha256)
                 opened.add(record)
@@ -121,7 +140,9 @@ def certify_run(
     return RunResult(path, summary, prepared.batch, fullness.share())
 
 
-def settings_of(classifier: SmoothedClassifier, data: Dataset, plan: Plan, batch: int, seed: int) -> RunSettings:
+def settings_of(
+    classifier: SmoothedClassifier, data: Dataset, plan: Plan, batch: int, seed: int, *, only_correct: bool
+) -> RunSettings:
     """The settings of a run of this version."""
     return RunSettings(
         engine=classifier.runner.sha256,
@@ -136,6 +157,7 @@ def settings_of(classifier: SmoothedClassifier, data: Dataset, plan: Plan, batch
         batch=batch,
         noise_stream=classifier.noise_stream,
         lattice_step=classifier.lattice.step if classifier.lattice else None,
+        only_correct=only_correct,
     )
 
 
@@ -155,9 +177,7 @@ def environment_of(classifier: SmoothedClassifier) -> Environment:
     )
 
 
-def _describe(
-    classifier: SmoothedClassifier, inputs: Inputs, data: Dataset, plan: Plan, batch: int, seed: int
-) -> RunHeader:
+def _describe(classifier: SmoothedClassifier, inputs: Inputs, data: Dataset, settings: RunSettings) -> RunHeader:
     origin = Origin(
         data_name=data.name,
         data_source=inputs.data,
@@ -168,7 +188,7 @@ def _describe(
         crop=inputs.crop,
     )
     names = None if data.classes is None else tuple(data.classes)
-    return RunHeader(settings_of(classifier, data, plan, batch, seed), origin, environment_of(classifier), names)
+    return RunHeader(settings, origin, environment_of(classifier), names)
 
 
 def _text(path: Path | None) -> str | None:

@@ -43,6 +43,8 @@ class RunSettings:
     noise_stream: int = 1
     lattice_step: float | None = None
     """Of noise stream 2."""
+    only_correct: bool = False
+    """Whether an input ends after selection if its selected class is not its label."""
 
     def __post_init__(self) -> None:
         if self.noise_stream not in (1, 2) or (self.noise_stream == 2) != (self.lattice_step is not None):
@@ -57,7 +59,7 @@ class RunSettings:
                 content |= value.settings
             elif isinstance(value, NoiseSource):
                 content |= vars(value)
-            else:
+            elif value is not False:  # as in older stores, which have no such setting
                 content[field.name] = value
         return {name: value for name, value in content.items() if value is not None}
 

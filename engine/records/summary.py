@@ -16,6 +16,8 @@ class Summary:
     inputs: int
     labelled: int
     abstained: int
+    ended_after_selection: int
+    """Inputs that took no estimation draws, because their selected class was wrong (`only_correct`). They abstain."""
     certified_accuracy: dict[float, float]
     """By radius: the share of labelled inputs whose certificate is for the right class and at least that large."""
     average_certified_radius: float
@@ -39,6 +41,7 @@ def summarize(records: Iterable[Record], at: Sequence[float] = RADII) -> Summary
         inputs=len(records),
         labelled=len(labelled),
         abstained=sum(record.certificate.abstained for record in records),
+        ended_after_selection=sum(record.certificate.n == 0 for record in records),
         certified_accuracy={radius: share(radius) for radius in at} if radii else {},
         average_certified_radius=sum(radius or 0.0 for radius in radii) / len(radii) if radii else 0.0,
         nobody=sum(record.certificate.counts[-1] for record in records),

@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context, Decimal
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,12 +20,14 @@ from ars.engine.statistics.looks import Look, check_looks, take_look
 from ars.engine.statistics.plan import Plan
 from ars.errors import ArgumentError
 from ars.noise import Family, NoiseKind, Scope, family_named, scale_map
+from ars.noise.norms import check_norm, inverse_norms, radius_in
 
 __all__ = [
     "ABSTAIN",
     "REAL_ARITHMETIC",
     "Certificate",
     "certify_votes",
+    "end_after_selection",
     "format_radius",
     "geometric_mean",
     "predict_from_votes",
@@ -61,13 +64,20 @@ class Certificate:
     """The votes of the n estimation draws: for each class, and last the draws that voted for nobody."""
     n0: int
     n: int
-    """The number of estimation draws."""
+    """The number of estimation draws; 0 for an input that ended after selection (`end_after_selection`)."""
     alpha: float
     two_sided: bool
     family: str
     scope: Scope
     sigma_min: float
     sigma_geomean: float
+    dimensions: int | None
+    """The dimensions of the input. This and the next two are None in records of older versions, which did not keep
+    them; then there are no radii in larger norms."""
+    inverse_scale_l1: float | None
+    """||1 / scale||_1, rounded up."""
+    inverse_scale_l2: float | None
+    """||1 / scale||_2, rounded up."""
     budget: int
     """The plan's n. Adaptive stopping may have ended with fewer draws."""
     looks: tuple[Look, ...]
@@ -92,8 +102,8 @@ class Certificate:
 
     @property
     def stopping(self) -> str:
-        """The rule that decided n: adaptive or fixed."""
-        return "adaptive" if self.looks else "fixed"
+        """The rule that decided n: adaptive, fixed, or selection if the input ended after its selection draws."""
+        return "selection" if self.n == 0 else "adaptive" if self.looks else "fixed"
 
     @property
     def norm(self) -> float:
@@ -104,9 +114,23 @@ class Certificate:
         """The radius of the ball that has the volume of the region: K times the geometric mean of the scale."""
         return self.K * self.sigma_geomean
 
-    def radius_in(self, norm: float, dimensions: int) -> float:
-        """The certified radius in the l1, l2 or l-infinity norm, for inputs of that many dimensions."""
-        return family_named(self.family).radius_in(norm, self.radius, dimensions)
+    def radius_in(self, norm: float) -> float | None:
+        """The certified radius in the l1, l2 or l-infinity norm, which is 1, 2 or math.inf here (ars/noise/norms.py).
+
+        It is None if the norm is larger than the family's and the record is of a version that did not keep what this
+        radius depends on.
+        """
+        return self.convert_radius(self.radius, norm)
+
+    def convert_radius(self, radius: float, norm: float) -> float | None:
+        """What a radius in the family's norm is in another one, with the scale map of this input; None as for
+        `radius_in`."""
+        norm = check_norm(norm)
+        if norm <= self.norm:
+            return radius
+        if self.inverse_scale_l1 is None or self.inverse_scale_l2 is None:
+            return None
+        return radius_in(norm, self.norm, radius, self.sigma_min, (self.inverse_scale_l1, self.inverse_scale_l2))
 
     def covers(self, delta: ArrayLike, scale: ArrayLike) -> bool:
         """Whether the guarantee extends to x + delta. `scale` is the scale map of this certificate."""
@@ -126,6 +150,7 @@ def certify_votes(
     family: Family | str,
     scale: ArrayLike,
     kind: NoiseKind | str,
+    dimensions: int | None = None,
     looks: Sequence[Look] = (),
     eta: float = 0.0,
 ) -> Certificate:
@@ -133,7 +158,8 @@ def certify_votes(
 
     `counts` are the votes of the estimation draws: for each class, and last the draws that voted for nobody, which
     compete with the classes as one more answer. `selected` is the class that won the plan's n0 selection draws; the
-    estimation draws must be independent of it. `scale` is rounded to float32, as the noise is drawn.
+    estimation draws must be independent of it. `scale` is rounded to float32, as the noise is drawn. It is a map, or
+    one number for all `dimensions`; without these, the certificate has no radius in larger norms.
 
     If the plan has no question, there must be n votes. If it has one, the number of votes may depend on the votes
     themselves; then `looks` are all looks that were taken, and the last is the look at `counts`.
@@ -142,15 +168,9 @@ def certify_votes(
     that the draws were made in real arithmetic.
     """
     votes = _whole_counts(counts)
-    family, kind = family_named(family), NoiseKind(kind)
     classes, n = len(votes) - 1, sum(votes)
-    selected = whole_number("selected", selected, 0, classes - 1, f"there are {classes} classes")
-    if not 0 <= real_number("eta", eta, _ETA) < 1:
-        raise ArgumentError("eta", eta, _ETA)
-    sigma = scale_map(scale).astype(np.float64)
-    sigma_min = float(sigma.min())
-    if kind is NoiseKind.ISOTROPIC and sigma_min != sigma.max():
-        raise ArgumentError("kind", str(kind), "this scale is not the same everywhere")
+    selected = _check_selected(selected, classes)
+    noise = _Noise.check(family, scale, kind, dimensions, eta)
     now, looks = take_look(votes, selected), tuple(Look(*look) for look in looks)
     if plan.question is None:
         if looks:
@@ -162,28 +182,101 @@ def certify_votes(
             last = looks[-1] if looks else "none"
             raise ArgumentError("looks", last, "the last look must be the look at the counts")
         check_looks(looks, plan.n, classes)
-    p_a, p_b = plan.bound(looks or (now,), family, sigma_min, eta)
-    K = family.region(p_a, p_b)
+    return _make(votes, selected, plan.bound(looks or (now,), noise.family, noise.sigma_min, eta), plan, noise, looks)
+
+
+def end_after_selection(
+    selected: int,
+    classes: int,
+    *,
+    plan: Plan,
+    family: Family | str,
+    scale: ArrayLike,
+    kind: NoiseKind | str,
+    dimensions: int | None = None,
+    eta: float = 0.0,
+) -> Certificate:
+    """The record of an input that took no estimation draws, because the selected class was not its label. It abstains,
+    with no votes. The arguments are as for `certify_votes`."""
+    noise = _Noise.check(family, scale, kind, dimensions, eta)
+    return _make([0] * (classes + 1), _check_selected(selected, classes), (0.0, 1.0), plan, noise, ())
+
+
+@dataclass(frozen=True)
+class _Noise:
+    """The noise of an input, checked."""
+
+    family: Family
+    kind: NoiseKind
+    sigma: NDArray[np.float64]
+    sigma_min: float
+    dimensions: int | None
+    eta: float
+
+    @classmethod
+    def check(
+        cls, family: Family | str, scale: ArrayLike, kind: NoiseKind | str, dimensions: int | None, eta: float
+    ) -> Self:
+        family, kind = family_named(family), NoiseKind(kind)
+        if not 0 <= real_number("eta", eta, _ETA) < 1:
+            raise ArgumentError("eta", eta, _ETA)
+        sigma = scale_map(scale).astype(np.float64)
+        sigma_min = float(sigma.min())
+        if kind is NoiseKind.ISOTROPIC and sigma_min != sigma.max():
+            raise ArgumentError("kind", str(kind), "this scale is not the same everywhere")
+        return cls(family, kind, sigma, sigma_min, _count_dimensions(sigma, dimensions), eta)
+
+
+def _make(
+    votes: Sequence[int],
+    selected: int,
+    bounds: tuple[float, float],
+    plan: Plan,
+    noise: _Noise,
+    looks: tuple[Look, ...],
+) -> Certificate:
+    p_a, p_b = bounds
+    K = noise.family.region(p_a, p_b)
+    dimensions = noise.dimensions
+    inverse_l1, inverse_l2 = (None, None) if dimensions is None else inverse_norms(noise.sigma, dimensions)
     return Certificate(
         predicted=selected if K > 0 else ABSTAIN,
-        radius=family.radius(p_a, p_b, sigma_min),
+        radius=noise.family.radius(p_a, p_b, noise.sigma_min),
         K=K,
         p_a=p_a,
         p_b=p_b,
         selected=selected,
         counts=tuple(votes),
         n0=plan.n0,
-        n=n,
+        n=sum(votes),
         alpha=plan.alpha,
         two_sided=plan.two_sided,
-        family=family.name,
-        scope=kind.scope,
-        sigma_min=sigma_min,
-        sigma_geomean=geometric_mean(sigma),
+        family=noise.family.name,
+        scope=noise.kind.scope,
+        sigma_min=noise.sigma_min,
+        sigma_geomean=geometric_mean(noise.sigma),
+        dimensions=dimensions,
+        inverse_scale_l1=inverse_l1,
+        inverse_scale_l2=inverse_l2,
         budget=plan.n,
         looks=looks,
-        eta=eta,
+        eta=noise.eta,
     )
+
+
+def _check_selected(selected: int, classes: int) -> int:
+    return whole_number("selected", selected, 0, classes - 1, f"there are {classes} classes")
+
+
+def _count_dimensions(sigma: NDArray[np.float64], dimensions: int | None) -> int | None:
+    """The dimensions of a scale map, or those that are given for a single scale."""
+    if dimensions is not None:
+        dimensions = whole_number("dimensions", dimensions, 1, 2**63 - 1, "an input has at least one")
+    if sigma.ndim == 0:
+        return dimensions
+    if dimensions not in (None, sigma.size):
+        raise ArgumentError("dimensions", dimensions, f"the scale map has {sigma.size}")
+    return sigma.size
 
 
 def geometric_mean(scale: NDArray[np.floating]) -> float:

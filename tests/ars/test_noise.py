@@ -158,43 +158,6 @@ def test_with_three_classes_the_two_sided_radius_is_sound(family, left, right, s
     assert top >= other - 1e-9
 
 
-@given(
-    delta=st.lists(st.floats(-3, 3), min_size=1, max_size=8),
-    radius=st.just(0.0) | st.floats(1e-100, 3),  # numpy's norms square: below 1e-154 they lose digits
-    norm=st.sampled_from([1, 2, math.inf]),
-)
-def test_a_ball_of_another_norm_lies_inside(delta, radius, norm):
-    delta = np.array(delta)
-    size = np.linalg.norm(delta, norm)
-    assume(size > 1e-9)
-    for family in FAMILIES.values():
-        inside = delta / size * family.radius_in(norm, radius, delta.size)
-        assert np.linalg.norm(inside, family.norm) <= radius * (1 + 1e-12)
-
-
-def test_radii_in_other_norms_are_the_fields():
-    assert GAUSSIAN.radius_in(1, 0.5, 3072) == 0.5
-    assert GAUSSIAN.radius_in(2, 0.5, 3072) == 0.5
-    assert GAUSSIAN.radius_in(math.inf, 0.5, 3072) == pytest.approx(0.5 / math.sqrt(3072))
-    assert LAPLACE.radius_in(1, 0.5, 3072) == 0.5
-
-
-@families
-def test_no_radius_in_another_norm_is_above_its_exact_value(family):
-    for dimensions in (2, 3, 784, 3072, 150_528):
-        for norm in (2, 3, math.inf):
-            exponent = (0 if math.isinf(norm) else 1 / mp.mpf(norm)) - 1 / mp.mpf(family.norm)
-            truth = mp.mpf(0.7) * mp.mpf(dimensions) ** min(exponent, 0)
-            radius = family.radius_in(norm, 0.7, dimensions)
-            assert truth * (1 - mp.mpf("1e-14")) <= radius <= truth
-
-
-@pytest.mark.parametrize(("norm", "dimensions"), [(0.5, 4), (math.nan, 4), (-1, 4), (2, 0), (2, 1.5), ("2", 4)])
-def test_norms_and_dimensions_that_are_none_are_refused(norm, dimensions):
-    with pytest.raises(ArgumentError, match=r"(norm|dimensions) = "):
-        GAUSSIAN.radius_in(norm, 1.0, dimensions)
-
-
 def test_the_weighted_norm_is_never_below_its_exact_value():
     rng = np.random.default_rng(0)
     for family in FAMILIES.values():

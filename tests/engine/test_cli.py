@@ -31,6 +31,7 @@ def test_a_run_certifies_every_input_and_says_how_well():
     assert "40 inputs certified" in result.stdout
     assert "certified accuracy at radius 0.00" in result.stdout
     assert "average certified radius" in result.stdout
+    assert " in the l2 norm\n" in result.stdout
     assert [row[0] for row in records()] == list(range(40))
 
 
@@ -45,6 +46,24 @@ def test_certified_accuracy_is_what_the_stored_counts_give():
             certified = 0.1 * norm.ppf(p_a) if p_a > 0.5 else -1
             right += int(row["selected"]) == int(row["label"]) and certified >= 0 and certified >= float(radius)
         assert share == pytest.approx(right / 40)
+
+
+@pytest.mark.parametrize(("family", "shrunk"), [("gaussian", (1, 1, 4)), ("laplace", (1, 4, 16))])
+def test_results_have_radii_in_each_norm(family, shrunk):
+    """The inputs have 16 dimensions: an l1 ball holds an l2 ball of a quarter of its radius."""
+
+    def radii(*arguments):
+        rows = json.loads(CliRunner().invoke(main, ["results", "run.sqlite", "--format", "json", *arguments]).stdout)
+        return {row["norm"] for row in rows}, np.array([row["radius"] for row in rows])
+
+    certify("--family", family)
+    _, own = radii()
+    assert own.max() > 0
+    for asked, factor in zip(("1", "2", "inf"), shrunk, strict=True):
+        name, found = radii("--norm", asked)
+        assert name == {f"l{asked}"}
+        assert found == pytest.approx(own / factor, rel=1e-12)
+        assert (found <= own / factor).all()
 
 
 def test_the_fields_scripts_read_the_results():

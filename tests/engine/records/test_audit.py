@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +13,14 @@ from support.engine_runs import certify, refused, write_manifest
 
 from ars.engine.cli import main
 from ars.engine.records.audit import _recompute
-from ars.engine.records.store import read_records
+from ars.engine.records.store import read_header, read_records
 from ars.engine.statistics.bounds import lower_confidence_bound
 from ars.engine.statistics.ladder import STEPS, bound_at_looks, make_ladder
 from ars.engine.statistics.looks import Look
 from ars.engine.statistics.plan import Plan
 from ars.engine.statistics.stopping import Grid
 from ars.errors import MissingPackage
-from ars.noise import GAUSSIAN, NoiseKind
+from ars.noise import GAUSSIAN
 
 pytestmark = pytest.mark.usefixtures("files")
 
@@ -86,7 +87,9 @@ def test_an_altered_value_is_named(column, altered):
 
 
 @pytest.mark.parametrize("noise", ["sigma", "one map", "a map for each input"])
-@pytest.mark.parametrize("column", ["sigma_min", "sigma_geomean", "eta"])
+@pytest.mark.parametrize(
+    "column", ["sigma_min", "sigma_geomean", "dimensions", "inverse_scale_l1", "inverse_scale_l2", "eta"]
+)
 def test_scales_and_eta_of_every_record_are_compared_with_the_maps(noise, column):
     shape = {"one map": (1, 4, 4), "a map for each input": (40, 1, 4, 4)}.get(noise)
     if shape:
@@ -97,7 +100,7 @@ def test_scales_and_eta_of_every_record_are_compared_with_the_maps(noise, column
     made = CliRunner().invoke(main, ["certify", *paths, "--n", "200", "--n0", "10", "--batch", "64", *given])
     assert made.exit_code == 0, made.output
     assert audit("--sample", "1").exit_code == 0
-    change(column, stored(column) * 1.0001, idx=7)
+    change(column, stored(column) + 1 if column == "dimensions" else stored(column) * 1.0001, idx=7)
     result = refused(audit("--sample", "1"), "run.sqlite: the record does not hold", status=1)
     assert f"input 7: {column} is" in result.stdout
     assert "its noise has" in result.stdout
@@ -164,7 +167,8 @@ def test_looks_that_no_input_can_have_had_are_found_though_all_bounds_follow_fro
     change("radius", GAUSSIAN.radius(p_a, 1 - p_a, stored("sigma_min", idx)), idx)
     (record,) = (record for record in read_records(Path("run.sqlite")) if record.idx == idx)
     plan = Plan(100, 20_000, 0.001, False, Grid((0, 0.05, 0.1)))
-    assert _recompute(record, plan, "gaussian", NoiseKind.ISOTROPIC)
+    settings = replace(read_header(Path("run.sqlite")).settings, plan=plan)
+    assert _recompute(record, settings)
 
 
 def test_a_damaged_scale_is_one_sentence():

@@ -15,14 +15,16 @@ from ars.engine.records.store import read_records
 
 def test_the_columns_of_the_results_stay_as_they_are():
     """Scripts read them by name, and some by number."""
-    names = "idx label predict radius correct time p_a p_b K sigma_min sigma_geomean scope n0 n draws seconds selected"
-    assert [column.name for column, _ in SHOWN] == f"{names} counts stopping budget looks noise_stream eta".split()
+    names = """idx label predict radius correct time p_a p_b K sigma_min sigma_geomean scope n0 n draws seconds
+    selected counts stopping budget looks noise_stream eta dimensions inverse_scale_l1 inverse_scale_l2
+    norm stopped next_radius votes_short"""
+    assert [column.name for column, _ in SHOWN] == names.split()
 
 
 def test_names_are_unique_and_the_key_comes_first():
-    names = [column.name for column in COLUMNS]
-    assert len(set(names)) == len(names)
-    assert names[0] == "idx"
+    for columns in ([column for column, _ in STORED], [column for column, _ in SHOWN], REPORTED):
+        assert len({column.name for column in columns}) == len(columns)
+    assert COLUMNS[0].name == "idx"
 
 
 @pytest.mark.usefixtures("files")

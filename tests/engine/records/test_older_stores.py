@@ -59,11 +59,20 @@ def test_the_results_are_the_same(store, original):
 
 
 def _without_new_columns(text):
-    """The lines without the two columns that came with noise stream 2: these runs have stream 1, and an eta of 0."""
+    """The lines without the columns that came later. These runs have noise stream 1, whose eta is 0, and do not say the
+    dimensions of their inputs."""
     head, *rows = text.splitlines()
-    assert head.endswith("\tnoise_stream\teta")
-    assert all(row.endswith("\t1\t0.0") for row in rows)
-    return [line.rsplit("\t", 2)[0] for line in (head, *rows)]
+    new = "\tnoise_stream\teta\tdimensions\tinverse_scale_l1\tinverse_scale_l2\tnorm\tstopped\tnext_radius\tvotes_short"
+    assert head.endswith(new)
+    assert all("\t1\t0.0\t\t\t\tl" in row for row in rows)
+    return [line.rsplit("\t", new.count("\t"))[0] for line in (head, *rows)]
+
+
+@named
+def test_they_have_no_radii_in_larger_norms(store, original):
+    assert run("results", store, "--norm", "1").exit_code == 0
+    result = run("results", store, "--norm", "inf")
+    refused(result, "did not keep what a radius in linf needs; certify again, or leave out --norm")
 
 
 @named

@@ -113,9 +113,33 @@ def test_the_radius_follows_the_smallest_scale_and_the_region_covers_more():
 
 
 def test_other_norms():
-    made = certify([990, 10, 0], 0)
+    made = certify([990, 10, 0], 0, dimensions=100)
     assert made.norm == 2
-    assert made.radius_in(math.inf, 100) == pytest.approx(made.radius / 10)
+    assert made.radius_in(1) == made.radius_in(2) == made.radius
+    assert made.radius_in(math.inf) == pytest.approx(made.radius / 10)
+    assert certify([400, 600, 0], 0, dimensions=100).radius_in(math.inf) == 0
+    scale = np.array([[0.25, 1.0], [2.0, 0.5]], np.float32)
+    made = certify([990, 10, 0], 0, scale=scale, kind=NoiseKind.INPUT)
+    assert made.dimensions == 4
+    assert made.radius_in(math.inf) == pytest.approx(made.K / math.sqrt(16 + 1 + 1 / 4 + 4))
+    laplace = certify([990, 10, 0], 0, scale=scale, kind=NoiseKind.INPUT, family="laplace")
+    assert laplace.radius_in(2) == pytest.approx(laplace.K / math.sqrt(16 + 1 + 1 / 4 + 4))
+    assert laplace.radius_in(math.inf) == pytest.approx(laplace.K / (4 + 1 + 1 / 2 + 2))
+
+
+def test_one_scale_for_all_dimensions_is_a_constant_map():
+    for scale in (0.1, 0.5, 1 / 3, 7.0):
+        of_number = certify([990, 10, 0], 0, scale=scale, dimensions=3072)
+        of_map = certify([990, 10, 0], 0, scale=np.full((3, 32, 32), scale))
+        for name in ("radius", "dimensions", "inverse_scale_l1", "inverse_scale_l2"):
+            assert getattr(of_number, name) == getattr(of_map, name)
+
+
+def test_without_dimensions_there_is_no_radius_in_a_larger_norm():
+    made = certify([990, 10, 0], 0)
+    assert made.dimensions is None
+    assert made.radius_in(1) == made.radius
+    assert made.radius_in(math.inf) is None
 
 
 @pytest.mark.parametrize(
@@ -139,6 +163,8 @@ def test_other_norms():
             r"counts = \[900, 99, 0\] is not valid; they are 999 votes, and the plan has n = 1000",
         ),
         ({"scale": []}, "scale = an empty array is not valid"),
+        ({"dimensions": 0}, "dimensions = 0 is not valid; an input has at least one"),
+        ({"scale": np.full(3, 0.5), "dimensions": 4}, "dimensions = 4 is not valid; the scale map has 3"),
         ({"scale": np.array([0.5, 0.6])}, "kind = isotropic is not valid; this scale is not the same everywhere"),
     ],
 )
