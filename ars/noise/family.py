@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ars.checks import float32_array, real_number
+from ars.checks import float32_array, real_number, whole_number
 from ars.errors import ArgumentError
 
 if TYPE_CHECKING:

@@ -20,7 +20,6 @@ from ars.engine.statistics.bounds import bound_at_fixed_n, widen
 from ars.engine.statistics.certificate import Certificate
 from ars.engine.statistics.looks import Look, look_draws, take_look
 from ars.engine.statistics.stopping import HOPE, NO_RADIUS, Adaptive, Grid
-from ars.noise import family_named
 
 __all__ = ["HOPES", "ORDERS", "Outcome", "Votes", "reorder_votes", "replay"]
 
@@ -52,7 +51,7 @@ class Votes:
     def radius(self, bounds: tuple[float, float]) -> float:
         """The radius that bounds on pA and pB certify, or NO_RADIUS."""
         made = self.certificate
-        return family_named(made.family).radius(*widen(*bounds, made.eta), made.sigma_min) or NO_RADIUS
+        return made.noise_family.radius(*widen(*bounds, made.eta), made.sigma_min) or NO_RADIUS
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from ars.engine.statistics.certificate import Certificate
 from ars.engine.statistics.ladder import bound_at_looks, choose_ladders
 from ars.engine.statistics.looks import Look, look_draws
 from ars.engine.statistics.stopping import Grid
-from ars.noise import family_named
 
 __all__ = ["OURS", "RULES", "Bounds", "bound_by_betting", "bound_with_equal_alpha"]
 
@@ -28,7 +27,7 @@ RateBound = Callable[[int, int, int, float], float]
 
 
 def _bound_by_ladder(looks: Sequence[Look], n: int, question: Grid, made: Certificate) -> tuple[float, float]:
-    ladders = choose_ladders(question, family_named(made.family), made.sigma_min, made.eta, two_sided=made.two_sided)
+    ladders = choose_ladders(question, made.noise_family, made.sigma_min, made.eta, two_sided=made.two_sided)
     return bound_at_looks(looks, n, made.alpha, ladders, two_sided=made.two_sided)
 
 
