@@ -13,6 +13,7 @@ from ars.noise.family import Family, hits_at, scale_map
 from ars.noise.gaussian import GAUSSIAN
 from ars.noise.kinds import NoiseKind, Scope
 from ars.noise.laplace import LAPLACE
+from ars.noise.pareto import PARETO
 from ars.noise.uniform import UNIFORM
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "FAMILIES",
     "GAUSSIAN",
     "LAPLACE",
+    "PARETO",
     "UNIFORM",
     "Family",
     "NoiseKind",
@@ -29,7 +31,7 @@ __all__ = [
     "scale_map",
 ]
 
-FAMILIES = {family.name: family for family in (GAUSSIAN, LAPLACE, UNIFORM, EXPONENTIAL)}
+FAMILIES = {family.name: family for family in (GAUSSIAN, LAPLACE, UNIFORM, PARETO, EXPONENTIAL)}
 
 
 def family_named(family: str | Family) -> Family:

@@ -1,7 +1,7 @@
 """Exponential noise with the shape of a cube: in d dimensions the density is proportional to exp(-d max |z_i|) before
 scaling. It is certified in the l1 norm.
 
-It is uniform noise on the cube [-s, s]^d whose size s is random: d s has a Gamma distribution of shape d + 1. All values
+It is uniform noise on a cube [-s, s]^d of random size: d s has a Gamma distribution of shape d + 1. All values
 of a draw have the same s, the *stretch* of the draw. In one dimension this is Laplace noise. In many dimensions s is
 close to 1, and the noise close to uniform noise on [-1, 1].
 """
@@ -80,7 +80,7 @@ def _in_dimensions(dimensions: int) -> Family:
     return replace(EXPONENTIAL, G=_G(dimensions), distribution=_one_value(dimensions))
 
 
-# As long as the number of dimensions is not known, G and the distribution of a value are those in infinitely many, which
+# As long as the number of dimensions is unknown, G and the distribution of a value are those in infinitely many, which
 # are those of uniform noise. This G is never above the others, so its regions hold in every number of dimensions.
 EXPONENTIAL = Family(
     name="exponential",

@@ -24,6 +24,7 @@ namespace ars {
 ARS_FN float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 ARS_FN float multiply(float a, float b) { return __fmul_rn(a, b); }
 ARS_FN float add(float a, float b) { return __fadd_rn(a, b); }
+ARS_FN float divide(float a, float b) { return __fdiv_rn(a, b); }
 ARS_FN float square_root(float a) { return __fsqrt_rn(a); }
 ARS_FN float to_float(uint32_t a) { return __uint2float_rn(a); }
 ARS_FN float signed_to_float(uint32_t a) { return __int2float_rn((int32_t)a); }
@@ -46,6 +47,7 @@ ARS_FN double double_of(uint64_t a) { return __longlong_as_double((int64_t)a); }
 ARS_FN float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 ARS_FN float multiply(float a, float b) { return a * b; }
 ARS_FN float add(float a, float b) { return a + b; }
+ARS_FN float divide(float a, float b) { return a / b; }
 ARS_FN float square_root(float a) { return __builtin_sqrtf(a); }
 ARS_FN float to_float(uint32_t a) { return (float)a; }
 ARS_FN float signed_to_float(uint32_t a) { return (float)(int32_t)a; }

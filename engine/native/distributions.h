@@ -1,6 +1,6 @@
 // The noise families: how two random words become two values of standard noise. Gaussian noise has standard deviation 1,
-// Laplace noise scale 1, and uniform noise lies in [-1, 1]. Exponential noise is uniform noise times a factor that all
-// values of a draw share, its stretch (stream.h).
+// Laplace noise scale 1, uniform noise lies in [-1, 1], and Pareto noise has the density 2 / (1 + |z|)^5. Exponential
+// noise is uniform noise times a factor that all values of a draw share, its stretch (stream.h).
 //
 // A family is a struct with three functions:
 //   values     two values in float32 from exactly two words, so that the place of a value in the stream never depends on
@@ -8,7 +8,7 @@
 //              stands for the middle of its cell, u = (w + 1/2) / 2^32.
 //   unbounded  all bits where a value may be further than 2^-19 from the noise of the ideal numbers that begin with
 //              these words, and none elsewhere (docs/soundness.md; tests/engine/native/fast_path.cpp tries every word)
-//   precise    one of the two values, from 64 bits of each number, with an error below 2^-46
+//   precise    one of the two values, from 64 bits of each number, with an error below 2^-46 (Pareto: times 1 + |z|)
 //
 // The logarithm, sine and cosine are our own polynomials (fit_polynomials.py computes the coefficients) and not a math
 // library's, so that the scalar code, the vector code and the CUDA kernels give the same bits.
@@ -118,6 +118,32 @@ struct uniform {
   }
 };
 
+// Pareto, with index 4: the top bit of a word is the sign, and the other bits give the size u^(-1/4) - 1. Square roots
+// and divisions are rounded correctly everywhere, so no polynomial is needed. The size is at most 2^8 - 1 in float32 and
+// 2^16 - 1 in double precision.
+struct pareto {
+  template <class F, class W> ARS_FN F value(W word) {
+    const W sign = word & Constant<W>::of(0x80000000u);
+    const F u = fma(signed_to_float(W(word ^ sign)), Constant<F>::of(0x1p-31f), Constant<F>::of(0x1p-32f));
+    const F root = square_root(square_root(divide(Constant<F>::of(1.0f), u)));
+    return float_of(W(bits_of(add(root, Constant<F>::of(-1.0f))) ^ sign));
+  }
+  template <class F, class W> ARS_FN void values(W first_word, W second_word, F& first, F& second) {
+    first = value<F>(first_word), second = value<F>(second_word);
+  }
+  template <class W> ARS_FN void unbounded(W first_word, W second_word, W& first, W& second) {
+    const W size_bits = Constant<W>::of(0x7FFFFFFFu);
+    first = outside(W(first_word & size_bits), 0x00100000u, 0x7FFFFFFFu);
+    second = outside(W(second_word & size_bits), 0x00100000u, 0x7FFFFFFFu);
+  }
+  ARS_FN double precise(uint64_t first_word, uint64_t second_word, bool second) {
+    const uint64_t word = second ? second_word : first_word, sign = word & 0x8000000000000000u;
+    const double u = multiply(add(to_double(word ^ sign), 0.5), 0x1p-63);
+    const double size = add(square_root(square_root(divide(1.0, u))), -1.0);
+    return sign ? -size : size;
+  }
+};
+
 // Exponential: the density in d dimensions is proportional to exp(-d max |z_i|). Divided by the stretch of its draw, it
 // is uniform noise.
 struct exponential : uniform {};
@@ -132,6 +158,7 @@ template <> inline constexpr bool is_stretched<exponential> = true;
   FAMILY(gaussian, 0)        \
   FAMILY(laplace, 1)         \
   FAMILY(uniform, 2)         \
+  FAMILY(pareto, 3)          \
   FAMILY(exponential, 4)
 
 enum class Family : uint32_t {

@@ -29,6 +29,10 @@ template <class family, class F, class W> ARS_FN void bounded_noise(W first_word
   first = float_of(W(bits_of(first) | first_unbounded)), second = float_of(W(bits_of(second) | second_unbounded));
 }
 
+// The furthest cells: a value beyond them becomes theirs. Only Pareto noise goes so far. This is a function of the cell,
+// like the classifier that sees it, so certificates hold (docs/soundness.md); and every value is an exact, finite float.
+static constexpr double furthest_cell = 0x1p22;
+
 // The stretch of a draw as the fast path takes it, which is for values up to 8.
 ARS_FN float bounded_stretch(const Stretch& stretch) {
   return stretch.rounded <= 8 ? stretch.rounded : float_of(0x7FC00000u);
@@ -50,7 +54,8 @@ ARS_RARE float precise_value(DrawKey key, uint32_t block, int k, Scale scale, do
   const uint64_t first = (uint64_t)(k < 2 ? high.w0 : high.w2) << 32 | (k < 2 ? low.w0 : low.w2);
   const uint64_t second = (uint64_t)(k < 2 ? high.w1 : high.w3) << 32 | (k < 2 ? low.w1 : low.w3);
   const double t = fma((double)scale, family::precise(first, second, k % 2), exact_center);
-  return multiply((float)nearest_whole(t), step);
+  const double cell = nearest_whole(t), most = furthest_cell;
+  return multiply((float)(cell > most ? most : cell < -most ? -most : cell), step);
 }
 
 // Value k of a block, from its noise in float32. The pointers of `at` point to the value's own dimension.

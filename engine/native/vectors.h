@@ -136,6 +136,7 @@ ARS_FN Floats float_of(Words32 x) { return {(FloatRegister)x.a, (FloatRegister)x
 
 ARS_FN Floats add(Floats x, Floats y) { return {x.a + y.a, x.b + y.b}; }
 ARS_FN Floats multiply(Floats x, Floats y) { return {x.a * y.a, x.b * y.b}; }
+ARS_FN Floats divide(Floats x, Floats y) { return {x.a / y.a, x.b / y.b}; }
 ARS_FN Floats fma(Floats x, Floats y, Floats z) { return {fma(x.a, y.a, z.a), fma(x.b, y.b, z.b)}; }
 ARS_FN Floats square_root(Floats x) { return {square_root(x.a), square_root(x.b)}; }
 ARS_FN Floats signed_to_float(Words32 x) {

@@ -8,7 +8,7 @@ confirm it (test_known_answers.py). The regions have 50 digits.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import mpmath as mp
 import numpy as np
@@ -53,6 +53,11 @@ def uniform(*words: int) -> list[float]:
     return [2 * middle(word) - 1 for word in words]
 
 
+def pareto(*words: int) -> list[float]:
+    sizes = [(((word & 0x7FFFFFFF) + 0.5) / 2**31) ** -0.25 - 1 for word in words]
+    return [-size if word >> 31 else size for word, size in zip(words, sizes, strict=True)]
+
+
 def ideal_middle(word: int, bits: int = 64) -> mp.mpf:
     return (word + mp.mpf(1) / 2) / 2**bits
 
@@ -75,6 +80,25 @@ def ideal_uniform(*words: int) -> list[mp.mpf]:
     return [2 * ideal_middle(word) - 1 for word in words]
 
 
+def ideal_pareto(*words: int) -> list[mp.mpf]:
+    sizes = [ideal_middle(word % 2**63, 63) ** mp.mpf("-0.25") - 1 for word in words]
+    return [-size if word >> 63 else size for word, size in zip(words, sizes, strict=True)]
+
+
+@cache
+@untraced()
+def pareto_G(p: mp.mpf) -> mp.mpf:
+    """(w / a) 2F1(1, c; 1 + c; w^(1/c)) with a = 4, c = a / (a + 1) and w = 2p - 1, and odd about p = 1/2. Sets of a
+    measure q below 1e-60 lose mass at the rate 5q, up to 60 digits, so that G is a logarithm there."""
+    if p > mp.mpf(1) / 2:
+        return -pareto_G(1 - p)
+    if p < (small := mp.mpf("1e-60")):
+        return pareto_G(small) + mp.log(p / small) / 5
+    with mp.workdps(120):
+        a, c, w = 4, mp.mpf(4) / 5, 1 - 2 * p
+        return -w / a * mp.hyp2f1(1, c, 1 + c, w ** (1 / c))
+
+
 @dataclass(frozen=True)
 class Reference:
     """What the tests know of a family: two values of standard noise from two words of 32 bits, two values with 50
@@ -90,6 +114,7 @@ REFERENCES = {
     "gaussian": Reference(gaussian, ideal_gaussian, exact.normal_quantile),
     "laplace": Reference(laplace, ideal_laplace, laplace_G),
     "uniform": Reference(uniform, ideal_uniform, lambda p: 2 * p - 1),
+    "pareto": Reference(pareto, ideal_pareto, pareto_G),
     "exponential": Reference(uniform, ideal_uniform, lambda p: 2 * p - 1, stretched=True),
 }
 
@@ -168,5 +193,6 @@ def lattice_noise(
 
 @untraced()
 def lattice_value(z: mp.mpf, x: float, mean: float, scale: float, step: float) -> float:
-    """The multiple of the step that is nearest to x + mean + scale z, all of which are exact."""
-    return float(mp.nint((mp.mpf(float(x)) + float(mean) + float(scale) * z) / step) * step)
+    """The multiple of the step that is nearest to x + mean + scale z, all of which are exact, up to 2^22 steps."""
+    cell = mp.nint((mp.mpf(float(x)) + float(mean) + float(scale) * z) / step)
+    return float(min(max(cell, -(2**22)), 2**22) * step)

@@ -76,6 +76,21 @@ static Measured measure_uniform(uint64_t stride) {
   return largest;
 }
 
+static Measured measure_pareto(uint64_t stride) {
+  Measured largest{0, 0};
+  for (uint64_t word = 0; word < 1ull << 31; word += stride) {
+    uint32_t first, second;
+    pareto::unbounded((uint32_t)word, (uint32_t)word, first, second);
+    if (first) continue;
+    const double size = pareto::value<float>((uint32_t)word);
+    const double high = 1 / std::sqrt(std::sqrt((double)word / (cells / 2))) - 1,
+                 low = 1 / std::sqrt(std::sqrt((double)(word + 1) / (cells / 2))) - 1;
+    largest.error = std::max({largest.error, std::fabs(size - high), std::fabs(size - low)});
+    largest.size = std::max(largest.size, size);
+  }
+  return largest;
+}
+
 // A uniform value times a stretch of at most 8. The stretch has an error of at most 2^-21 in double precision
 // (docs/soundness.md, Lemma 6), is rounded to float32, and so is the product.
 static Measured measure_exponential(Measured uniform) {
@@ -91,5 +106,6 @@ int main(int argc, char** argv) {
   print("laplace", measure_laplace(stride));
   const Measured uniform = measure_uniform(stride);
   print("uniform", uniform);
+  print("pareto", measure_pareto(stride));
   print("exponential", measure_exponential(uniform));
 }

@@ -1,7 +1,8 @@
 // Measures how far the slow path's noise is from the ideal noise of the same 64-bit words, against 113 bits.
 //
 // docs/soundness.md (Lemma 3) proves |z - Z| + u |z| <= 110 u with u = 2^-53, where Z is the ideal noise at the midpoints
-// of the words' cells. This prints the largest value that occurs, in units of u, for each family.
+// of the words' cells, and 4.3 u (1 + |Z|) for Pareto noise. This prints the largest value that occurs, in units of u, for
+// each family, divided by 1 + |Z| for Pareto noise.
 //
 // For exponential noise, whose values are uniform ones times a stretch, it prints the largest error of the stretch and
 // of the decision whether a trial at it is accepted, each divided by its bound (Lemma 6).
@@ -62,7 +63,7 @@ static std::vector<uint64_t> extreme_words() {
 }
 
 struct Largest {
-  double gaussian = 0, laplace = 0, uniform = 0, stretch = 0, decision = 0;
+  double gaussian = 0, laplace = 0, uniform = 0, pareto = 0, stretch = 0, decision = 0;
 
   void try_pair(uint64_t u, uint64_t v) {
     const Exact radius = exact_sqrt(2 * minus_log(u, 64)), angle = two_pi * (((Exact)v + half) * unit);
@@ -72,6 +73,9 @@ struct Largest {
   void try_word(uint64_t word) {
     const Exact size = minus_log(word << 1 >> 1, 63);
     laplace = std::max(laplace, in_units(ars::laplace::precise(0, word, true), word >> 63 ? -size : size));
+    const Exact u = ((Exact)(word << 1 >> 1) + half) * 2 * unit, root = 1 / exact_sqrt(exact_sqrt(u)), tail = root - 1;
+    const double error = in_units(ars::pareto::precise(word, 0, false), word >> 63 ? -tail : tail);
+    pareto = std::max(pareto, error / (double)root);
     uniform = std::max(uniform, in_units(ars::uniform::precise(word, 0, false), 2 * (((Exact)word + half) * unit) - 1));
   }
   void try_stretch(uint64_t u, uint64_t v, double d) {
@@ -118,6 +122,7 @@ int main() {
     for (const double d : {1.0, 2.0, 7.0, 784.0, 150528.0, 0x1p34})
       if (i < 4000) largest.try_stretch(u, v, d), largest.try_stretch(random(), random(), d);
   }
-  std::printf("gaussian %a\nlaplace %a\nuniform %a\n", largest.gaussian, largest.laplace, largest.uniform);
+  std::printf("gaussian %a\nlaplace %a\n", largest.gaussian, largest.laplace);
+  std::printf("uniform %a\npareto %a\n", largest.uniform, largest.pareto);
   std::printf("exponential %a %a\n", largest.stretch, largest.decision);
 }
