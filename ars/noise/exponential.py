@@ -56,10 +56,22 @@ class _OneValue(stats.rv_continuous):  # type: ignore[misc]
         size = np.abs(z)
         peak = np.exp(xlogy(d, d * size) - d * size - gammaln(d + 1))
         beyond = ((1 - size) * gammaincc(d, d * size) + peak) / 2
-        return np.where(z < 0, 1 - beyond, beyond)
+        return np.asarray(np.where(z < 0, 1 - beyond, beyond))
 
     def _cdf(self, z: Doubles, d: Doubles) -> Doubles:
         return self._sf(-z, d)
+
+    def _isf(self, p: Doubles, d: Doubles) -> Doubles:
+        tail = np.minimum(p, 1 - p)
+        low, high = np.zeros(np.shape(tail)), np.broadcast_to(1 + 40 / np.sqrt(d) + 800 / d, np.shape(tail))
+        for _ in range(80):  # halves the interval of all of them at once
+            middle = (low + high) / 2
+            beyond = self._sf(middle, d) > tail
+            low, high = np.where(beyond, middle, low), np.where(beyond, high, middle)
+        return np.asarray(np.copysign(low, 0.5 - p))
+
+    def _ppf(self, p: Doubles, d: Doubles) -> Doubles:
+        return -self._isf(p, d)
 
 
 _one_value = _OneValue(name="exponential noise", shapes="d")
