@@ -70,8 +70,9 @@ def exponential_cells(dimensions: int, width: float, number: int) -> np.ndarray:
 
 
 class ExponentialWorstCase(WorstCase):
-    """The same for exponential noise in two or more dimensions, and for a shift along the first axis by `steps` cells. In
-    two dimensions, the shift may also have `other_steps` along the second axis. There are `number` cells on each side."""
+    """The same for exponential noise in two or more dimensions, shifted along the first axis by `steps` cells. In two
+    dimensions, the shift may also have `other_steps` along the second axis. There are `number` cells on each side of
+    0."""
 
     def __init__(self, dimensions: int, width: float, number: int, steps: int, other_steps: int = 0):
         cells = exponential_cells(dimensions, width, number)
