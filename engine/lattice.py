@@ -1,9 +1,10 @@
 """The lattice of noise stream 2: its step, how an input's noise is written in units of it, and the error that remains.
 
 Noise stream 2 smooths the classifier f(Q(y)), where Q rounds every dimension to the nearest multiple of the step. That
-is a function of real numbers, so the theorems hold for it as they stand, and floating-point arithmetic enters at one
-point only: the draws have the distribution of Q(x + mean + scale Z) up to a total variation distance `error`, by which
-the bounds of a certificate are widened. docs/soundness.md has the proof; the numbers below are its constants.
+is a function of real numbers, so the theorem of docs/families.md holds for it as it stands, and floating-point
+arithmetic enters at one point only: the draws have the distribution of Q(x + mean + scale Z) up to a total variation
+distance `error`, by which the bounds of a certificate are widened. docs/soundness.md has the proof; the numbers below
+are its constants.
 """
 
 import math
@@ -37,7 +38,8 @@ FAST_ERROR = 2.0**-19
 FAST_LARGEST = 8.4
 """A bound on |z| of the fast path (tests/engine/native/fast_path.cpp)."""
 _SLOW_ERROR = 2.0**-46
-"""A bound on |z - Z| of the slow path, with the rounding of scale * z."""
+"""A bound on |z - Z| of the slow path, with the rounding of scale * z. For Pareto noise, whose error grows with |z|,
+docs/soundness.md proves the same eta."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +75,8 @@ class Lattice:
     def error(self, x: Floats, mean: Floats, scale: Floats, family: Family) -> float:
         """A bound on the total variation distance between one draw and Q(x + mean + scale Z) with ideal Z.
 
-        This is the eta of docs/soundness.md, where the families have a variation of at most 1. It is rounded up to a
-        power of two: inputs of nearly the same noise then share the tests of adaptive stopping.
+        This is the eta of docs/soundness.md, rounded up to a power of two: inputs of nearly the same noise then share
+        the tests of adaptive stopping.
         An input beyond the range of the proof is refused.
         """
         center, scale = self._in_steps(x, mean, scale)

@@ -1,10 +1,10 @@
 """The noise of a smoothed classifier: its families, what each of them certifies, and where its maps come from.
 
-To add a family, give it a file beside gaussian.py and a place in the list below, and a struct and a line in the list of
-engine/native/distributions.h. The command line, the engine and training follow from these two lists. The tests fail
-until there are an independent implementation (tests/support/reference.py), known answers (tests/known_answers.txt) and
-measurements of its rounding errors (fast_path.cpp and slow_path.cpp in tests/engine/native/), from which
-docs/soundness.md proves eta.
+To add a family, derive its G (docs/families.md). Give it a file beside gaussian.py and a place in the list below, and a
+struct and a line in the list of engine/native/distributions.h. The command line, the engine and training follow from
+these two lists. The tests fail until there are an independent implementation (tests/support/reference.py), known
+answers (tests/known_answers.txt) and measurements of its rounding errors (fast_path.cpp and slow_path.cpp in
+tests/engine/native/), from which docs/soundness.md proves eta.
 """
 
 from ars.errors import UnknownName

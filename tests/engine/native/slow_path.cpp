@@ -82,12 +82,11 @@ struct Largest {
     const Exact r = exact_sqrt(2 * minus_log(u, 64)), x = r * exact_cosine(two_pi * (((Exact)v + half) * unit));
     const Exact mode = d + 2 * one / 3, root_mode = exact_sqrt(mode), c = one / (3 * root_mode), root = 1 + c * x;
     if (root < 0x1p-10) return;
-    const Exact roundoff = 0x1p-53, ideal = mode / d * root * root * root, outer = 1 + c * r;
+    const Exact roundoff = 0x1p-53, ideal = mode / d * root * root * root;
     const Exact q = x * x / 2 + mode * (1 - root * root * root + 3 * exact_log(root));
-    if (const double accepted = ars::try_stretch(u, v, 0, d)) {  // u = 2^-65 accepts whatever is not very unlikely
+    if (const double accepted = ars::try_stretch(u, v, 0, d)) {  // the number of the word 0 is 2^-65
       const Exact error = accepted < ideal ? ideal - accepted : accepted - ideal;
-      stretch =
-          std::max(stretch, (double)(error / (12 * roundoff * (root_mode / d * outer * outer * (1 + r) + ideal))));
+      stretch = std::max(stretch, (double)(error / (12 * roundoff * (root_mode / d * root * root * (1 + r) + ideal))));
     }
     if (q < -40) return;
     uint64_t low = 0, high = ~0ull;  // the program accepts the words up to `low`, and from `high` on none
@@ -98,9 +97,9 @@ struct Largest {
     }
     const Exact size = x < 0 ? -x : x, y = c * size, from = 1 / root;
     const Exact bound = size * size * size / (27 * mode) * from * 8 * (1 + r) +
-                        root_mode * size * ((1 + y + y * y / 3) * (6 + 10.5 * y * from) + 7 * (1 + from)) +
-                        2 * size * size - 4.31 * q + 3.65;
-    const Exact below = -minus_log(low, 64) - q, above = -minus_log(high, 64) - q;  // they have different signs at best
+                        root_mode * size * ((1 + y + y * y / 3) * (6 + 11.1 * y * from) + 7 * (1 + from)) +
+                        2 * size * size - 5 * q + 3.65;
+    const Exact below = -minus_log(low, 64) - q, above = -minus_log(high, 64) - q;
     const Exact error = std::max(below, -above);
     decision = std::max(decision, (double)(error / (roundoff * bound)));
   }

@@ -192,6 +192,17 @@ def test_a_scale_that_is_not_the_runs_is_found_though_the_radius_follows_from_it
 
 
 @pytest.mark.usefixtures("run")
+@pytest.mark.parametrize(("factor", "status"), [(0.9, 0), (1.1, 1)], ids=["smaller", "larger"])
+def test_a_region_may_be_smaller_than_the_one_that_the_votes_prove_but_not_larger(factor, status):
+    """Older versions knew smaller regions of Laplace noise."""
+    change("K", K := factor * stored("K"))
+    change("radius", K * stored("sigma_min"))
+    result = audit()
+    assert result.exit_code == status
+    assert ("input 3: K is" in result.stdout) == bool(status)
+
+
+@pytest.mark.usefixtures("run")
 def test_an_input_that_the_data_does_not_have_is_named():
     change("idx", 99_999)
     result = refused(audit(), status=1)
