@@ -79,10 +79,11 @@ def _accuracy(runs: Sequence[Run]) -> dict[str, Any]:
         axes = figure.subplots()
         for number, shares in curves.shares.items():
             dash = DASHES[number // len(COLORS) % len(DASHES)]
-            name = f"{_plain(runs[number].name)}, ACR {format_radius(runs[number].summary.average_certified_radius)}"
+            digits = 3 if curves.norm <= runs[number].norm else 5
+            name = f"{_plain(runs[number].name)}, ACR {format_radius(curves.averages[number], digits)}"
             axes.plot(curves.radii, np.array(shares) * 100, color=_color(number), linestyle=dash, lw=1.8, label=name)
-        norm = curves.norm.removeprefix("l")
-        axes.set(xlabel=rf"$\ell_{norm}$ radius", ylabel="certified accuracy (%)", ylim=(0, 100))
+        norm = curves.norm.removeprefix("l").replace("inf", r"\infty")
+        axes.set(xlabel=rf"$\ell_{{{norm}}}$ radius", ylabel="certified accuracy (%)", ylim=(0, 100))
         axes.set_xlim(0, curves.radii[-1])
         axes.legend(frameon=False)
         figures[f"certified-accuracy-{curves.norm}"] = figure

@@ -23,6 +23,7 @@ from ars.bench.run.result import BenchResult, deviation
 from ars.distribution import VERSION
 from ars.engine.records.columns import REPORTED
 from ars.engine.statistics.certificate import format_radius
+from ars.noise.norms import NORMS, norm_name
 
 __all__ = ["render_page"]
 
@@ -58,13 +59,17 @@ def _script_safe(text: str) -> str:
 
 def _content(runs: Sequence[Run], strips: Sequence[Strips], benches: Sequence[BenchResult]) -> dict[str, object]:
     histogram = draw_histogram(runs) if runs else None
-    curves = [{"norm": c.norm, "radii": c.radii, "shares": c.shares} for c in accuracy_curves(runs)]
     return {
         "version": VERSION,
         "made": datetime.datetime.now().astimezone().strftime("%Y-%m-%d %H:%M"),
         "runs": [_run(run, of_run) for run, of_run in zip(runs, strips, strict=True)],
         "columns": [{"name": column.name, "title": column.title} for column in REPORTED],
-        "accuracy": curves,
+        "norms": [norm_name(norm) for norm in NORMS],
+        "accuracy": [
+            {"norm": one.norm, "step": one.step, "radii": one.radii, "shares": one.shares}
+            | {"acr": {number: _printed(average, runs[number], one.norm) for number, average in one.averages.items()}}
+            for one in accuracy_curves(runs)
+        ],
         "draws": histogram and {"edges": histogram.edges, "counts": histogram.counts},
         "benches": [_bench(bench) for bench in benches],
     }
@@ -115,8 +120,8 @@ def _run(run: Run, strips: Strips) -> dict[str, object]:
         "labelled": summary.labelled,
         "abstained": summary.abstained,
         "correct": sum(record.correct is True for record in run.records),
+        "ended": summary.ended_after_selection,
         "nobody": summary.nobody,
-        "acr": format_radius(summary.average_certified_radius),
         "volume": format_radius(run.average_volume_radius),
         "draws": summary.draws / summary.inputs,
         "seconds": summary.seconds / summary.inputs,
@@ -138,16 +143,26 @@ def _words(facts: Mapping[str, object]) -> dict[str, str]:
 def _records(run: Run) -> dict[str, object]:
     """The table of certificates by columns: those that the page lays out itself, and as text those of columns.py.
 
-    A radius is given as a number to sort by (null if it is infinite), and as a text that is rounded down.
+    A radius is given in each norm as a number to sort by (null if it is infinite) and as a text that is rounded down;
+    the norms in which the radii of an older run are not known are left out.
     """
+    radii = {norm_name(norm): run.radii_in(norm) for norm in NORMS}
+    known = {norm: found for norm, found in radii.items() if found is not None}
     certificates = [record.certificate for record in run.records]
     return {
         "idx": [record.idx for record in run.records],
         "label": [record.label for record in run.records],
         "predict": [certificate.predicted for certificate in certificates],
-        "radius": [certificate.radius if np.isfinite(certificate.radius) else None for certificate in certificates],
-        "printed": [format_radius(certificate.radius) for certificate in certificates],
+        "radius": {
+            norm: [radius if np.isfinite(radius) else None for radius in found] for norm, found in known.items()
+        },
+        "printed": {norm: [_printed(radius, run, norm) for radius in found] for norm, found in known.items()},
     } | {column.name: [column.reported(column.value(record)) for record in run.records] for column in REPORTED}
+
+
+def _printed(radius: float, run: Run, norm: str) -> str:
+    """A radius rounded down, with more digits in norms that are larger than the run's own, where radii are small."""
+    return format_radius(radius, 3 if norm <= run.norm else 5)
 
 
 def _strip(run: Run, strip: Strip) -> dict[str, object]:
@@ -158,7 +173,11 @@ def _strip(run: Run, strip: Strip) -> dict[str, object]:
         "label": None if record.label is None else run.class_name(record.label),
         "answer": None if certificate.abstained else run.class_name(certificate.predicted),
         "correct": record.correct,
-        "radius": format_radius(certificate.radius),
+        "radius": {
+            norm_name(norm): _printed(radius, run, norm_name(norm))
+            for norm in NORMS
+            if (radius := certificate.radius_in(norm)) is not None
+        },
         "image": png_address(photograph(strip.x)),
         "mean": png_address(maps.mean),
         "meanBound": f"{maps.bound:.2g}",

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from ars.engine.records.record import Record
+from ars.engine.records.results import Result, read_results
 from ars.engine.records.settings import RunHeader
-from ars.engine.records.store import read_header, read_records
+from ars.engine.records.store import read_header
 from ars.engine.records.summary import Summary, summarize
 from ars.errors import StoreError
 from ars.noise import Scope
+from ars.noise.norms import NORMS, norm_name
 
 __all__ = ["Curves", "Histogram", "Run", "accuracy_curves", "certified_accuracy", "draw_histogram", "read_runs"]
 
@@ -24,13 +25,19 @@ class Run:
     name: str
     path: Path
     header: RunHeader
-    records: tuple[Record, ...]
+    records: tuple[Result, ...]
     summary: Summary
 
     @property
     def norm(self) -> str:
-        """The norm of its radii. Radii of different norms are never drawn in the same chart."""
-        return f"l{self.records[0].certificate.norm:g}"
+        """The norm that its noise family certifies."""
+        return norm_name(self.records[0].certificate.norm)
+
+    def radii_in(self, norm: float) -> list[float] | None:
+        """The radii of its records in this norm; None if a record is too old to say what they need."""
+        found = [record.certificate.radius_in(norm) for record in self.records]
+        known = [radius for radius in found if radius is not None]
+        return known if len(known) == len(found) else None
 
     @property
     def scope(self) -> Scope:
@@ -56,7 +63,7 @@ def read_runs(paths: Sequence[Path]) -> list[Run]:
     stems = [path.stem for path in paths]
     runs = []
     for path, stem in zip(paths, stems, strict=True):
-        records = tuple(read_records(path))
+        records = tuple(read_results(path))
         if not records:
             raise StoreError(path, "it has no certificates yet", "run the same `ars-engine certify` again")
         name = stem if stems.count(stem) == 1 else str(path.with_suffix(""))
@@ -64,39 +71,67 @@ def read_runs(paths: Sequence[Path]) -> list[Run]:
     return runs
 
 
-def certified_accuracy(run: Run, radii: Sequence[float]) -> list[float]:
-    """At each radius, the share of labelled inputs that are certified for the right class within it."""
-    found = np.sort([record.certificate.radius for record in run.records if record.correct])
+def certified_accuracy(run: Run, radii: Sequence[float], certified: Sequence[float] | None = None) -> list[float]:
+    """At each radius, the share of labelled inputs that are certified for the right class within it.
+
+    `certified` has the certified radii of the run's records, by default those in the norm of the noise family.
+    """
+    if certified is None:
+        certified = [record.certificate.radius for record in run.records]
+    found = np.sort([radius for radius, record in zip(certified, run.records, strict=True) if record.correct])
     below = np.searchsorted(found, radii, side="left")
     return ((len(found) - below) / run.summary.labelled).tolist()  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
 class Curves:
-    """Certified accuracy by radius, of the runs of one norm that have labels."""
+    """Certified accuracy by radius in one norm, of the runs that have labels and radii in this norm."""
 
     norm: str
+    step: float
+    """The distance between the radii of the table."""
     radii: list[float]
+    """From 0 on, in a whole number of parts of `step`."""
     shares: dict[int, list[float]]
     """By the number of the run."""
+    averages: dict[int, float]
+    """The average certified radius in this norm, by the number of the run."""
 
 
-STEPS = 240
+POINTS = 240
 FIELD_STEP = 0.25
+NICE_STEPS = (1, 2, 2.5, 5)
 
 
 def accuracy_curves(runs: Sequence[Run]) -> list[Curves]:
     """The curves for each norm, on a grid from 0 to just past the largest radius of its runs."""
     curves = []
-    for norm in sorted({run.norm for run in runs}, reverse=True):
-        of_norm = [number for number, run in enumerate(runs) if run.norm == norm and run.summary.labelled]
-        if not of_norm:
+    for norm in NORMS:
+        known = {number: run.radii_in(norm) for number, run in enumerate(runs) if run.summary.labelled}
+        found = {number: radii for number, radii in known.items() if radii is not None}
+        if not found:
             continue
-        largest = max(record.certificate.radius for number in of_norm for record in runs[number].records)
-        end = FIELD_STEP * max(1, math.floor(largest / FIELD_STEP) + 1)
-        radii = np.linspace(0, end, STEPS + 1).tolist()
-        curves.append(Curves(norm, radii, {number: certified_accuracy(runs[number], radii) for number in of_norm}))
+        largest = max((r for radii in found.values() for r in radii if math.isfinite(r)), default=0.0)
+        step = FIELD_STEP if largest >= FIELD_STEP or largest == 0 else _nice_step(largest / 8)
+        steps = math.floor(largest / step) + 1
+        parts = math.ceil(POINTS / steps)
+        grid = [part * step / parts for part in range(steps * parts + 1)]
+        shares = {number: certified_accuracy(runs[number], grid, radii) for number, radii in found.items()}
+        averages = {number: average_radius(runs[number], radii) for number, radii in found.items()}
+        curves.append(Curves(norm_name(norm), step, grid, shares, averages))
     return curves
+
+
+def average_radius(run: Run, radii: Sequence[float]) -> float:
+    """The average certified radius, if these are the radii of the run's records. Wrong answers count 0."""
+    correct = (radius for radius, record in zip(radii, run.records, strict=True) if record.correct)
+    return sum(correct) / run.summary.labelled
+
+
+def _nice_step(least: float) -> float:
+    """The smallest of 1, 2, 2.5 or 5 times a power of ten that is at least this large."""
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(nice for nice in (*(factor * power for factor in NICE_STEPS), 10 * power) if nice >= least)
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,8 @@ class Work:
     """Inputs from the data; or one of random pixels, if only the time of a draw is measured."""
     plan: Plan
     adaptive: Plan | None
+    labels: dict[int, int | None] | None
+    """The labels of the inputs by their numbers, if adaptive stopping is also measured with `--only-correct`."""
     sigma: float
     """The scale of the noise for a model that has no noise of its own."""
     noise: str
@@ -109,6 +111,9 @@ def engine_candidates(
                     yield _fixed(name, classifier, file, backend, work)
                     if work.adaptive is not None:
                         yield _adaptive(f"{name} adaptive", classifier, file, backend, work, work.adaptive)
+                    if work.adaptive is not None and work.labels is not None:
+                        only = f"{name} adaptive, only correct"
+                        yield _adaptive(only, classifier, file, backend, work, work.adaptive, work.labels)
                 except ArsError as error:
                     leave_out(f"{name} is left out: {error}")
 
@@ -163,12 +168,19 @@ def _fixed(name: str, classifier: SmoothedClassifier, file: BenchModelFile, back
 
 
 def _adaptive(
-    name: str, classifier: SmoothedClassifier, file: BenchModelFile, backend: str, work: Work, plan: Plan
+    name: str,
+    classifier: SmoothedClassifier,
+    file: BenchModelFile,
+    backend: str,
+    work: Work,
+    plan: Plan,
+    labels: dict[int, int | None] | None = None,
 ) -> Candidate:
     """Certifies all inputs in each turn, because what adaptive stopping saves depends on them."""
 
     def turn() -> int:
-        return sum(finished.draws for finished in classifier.certify_many(enumerate(work.inputs), plan))
+        certified = classifier.certify_many(enumerate(work.inputs), plan, labels=labels)
+        return sum(finished.draws for finished in certified)
 
     kind, batch = classifier.noise.kind.value, classifier.prepare(work.inputs[0].shape).batch
     number = len(work.inputs)

@@ -19,6 +19,7 @@ NAMES = ("loop", "compiled", *(backend.name for backend in list_backends()))
 @click.option("--engine", required=True, help="A file of a model; or resnet20 and the like, with random weights.")
 @click.option("--data", help="Real inputs, which adaptive stopping needs. Default: fixed stopping only.")
 @click.option("--inputs", default=20, show_default=True, type=click.IntRange(1), help="How many, spread evenly.")
+@click.option("--only-correct", is_flag=True, help="Also measure adaptive stopping that ends inputs of a wrong class.")
 @click.option("--backend", "backends", multiple=True, help=f"Only these: {', '.join(NAMES)}. Again for more.")
 @click.option("--precision", "precisions", multiple=True, help="Only these: fp32, fp16, int8. Again for more.")
 @click.option("--rounds", default=7, show_default=True, type=click.IntRange(3), help="Rounds that count.")
@@ -43,6 +44,7 @@ def run(
     engine: str,
     data: str | None,
     inputs: int,
+    only_correct: bool,
     backends: tuple[str, ...],
     precisions: tuple[str, ...],
     rounds: int,
@@ -79,6 +81,7 @@ def run(
             folder,
             data=data,
             inputs=inputs,
+            only_correct=only_correct,
             plan=Plan(n0, n),
             rounds=rounds,
             sigma=sigma,

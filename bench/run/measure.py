@@ -1,5 +1,6 @@
 """A benchmark from start to end: opens the model, prepares the candidates, and lets them take turns."""
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,13 +12,13 @@ from ars.bench.run.environment import describe_machine
 from ars.bench.run.model import BenchModel, open_bench_model
 from ars.bench.run.result import LOOP, BenchResult, Measurement
 from ars.bench.timing import interleave
-from ars.data import ImageSize, image_channels, open_data
+from ars.data import Example, ImageSize, image_channels, open_data
 from ars.engine.backends import list_backends
 from ars.engine.devices import choose_devices, open_devices
 from ars.engine.noise_maps import Isotropic
 from ars.engine.statistics.plan import Plan
 from ars.engine.statistics.stopping import Grid
-from ars.errors import ModelError, RunError, UnknownName
+from ars.errors import ArgumentError, ModelError, RunError, UnknownName
 from ars.manifest import PRECISIONS
 
 __all__ = ["Wanted", "measure"]
@@ -60,6 +61,7 @@ def measure(
     *,
     data: str | None,
     inputs: int,
+    only_correct: bool,
     plan: Plan,
     rounds: int,
     sigma: float,
@@ -76,7 +78,10 @@ def measure(
     left_out: list[str] = []
     with ExitStack() as stack:
         adaptive = None if data is None else replace(plan, question=Grid())
-        work = Work(_inputs(model, data, inputs), plan, adaptive, sigma, noise, batch, threads, device)
+        examples = _examples(model, data, inputs)
+        labels = _labels(examples) if only_correct else None
+        pixels = tuple(example.x for example in examples)
+        work = Work(pixels, plan, adaptive, labels, sigma, noise, batch, threads, device)
         backends = wanted.backend_names
         candidates = [
             *loop_candidates(model, work, backends, left_out.append),
@@ -91,7 +96,14 @@ def measure(
     return BenchResult(model.name, plan.n0, plan.n, rounds, measurements, tuple(left_out), machine)
 
 
-def _inputs(model: BenchModel, data: str | None, number: int) -> tuple[np.typing.NDArray[np.float32], ...]:
+def _labels(examples: Sequence[Example]) -> dict[int, int | None]:
+    """The labels of the inputs, of which at least one must have one."""
+    if all(example.label is None for example in examples):
+        raise ArgumentError("only_correct", True, "give --data with labels")
+    return {number: example.label for number, example in enumerate(examples)}
+
+
+def _examples(model: BenchModel, data: str | None, number: int) -> tuple[Example, ...]:
     """So many inputs, spread evenly over the data, with the model's number of channels; or one of random pixels."""
     path = model.files[0].path if model.files else model.trained
     if path is None:
@@ -100,10 +112,11 @@ def _inputs(model: BenchModel, data: str | None, number: int) -> tuple[np.typing
     shape = opened.runner.shape
     opened.close()
     if data is None:
-        return (np.random.default_rng(0).random(tuple(side or 1 for side in shape), dtype=np.float32),)
+        x = np.random.default_rng(0).random(tuple(side or 1 for side in shape), dtype=np.float32)
+        return (Example(x, None),)
     source = open_data(data, ImageSize(channels=image_channels(shape)))
     number = min(number, len(source))
-    return tuple(source[rank * len(source) // number].x for rank in range(number))
+    return tuple(source[rank * len(source) // number] for rank in range(number))
 
 
 def _measured(candidate: Candidate, seconds: list[float], work: Work) -> Measurement:

@@ -54,6 +54,9 @@ def test_results_have_radii_in_each_norm(family, shrunk):
 
     def radii(*arguments):
         rows = json.loads(CliRunner().invoke(main, ["results", "run.sqlite", "--format", "json", *arguments]).stdout)
+        assert {row["stopped"] for row in rows} == {"all-draws"}
+        assert {row["next_radius"] for row in rows if not row["radius"]} <= {0}
+        assert all(row["next_radius"] > row["radius"] for row in rows if row["radius"])
         return {row["norm"] for row in rows}, np.array([row["radius"] for row in rows])
 
     certify("--family", family)

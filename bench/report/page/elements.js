@@ -20,6 +20,7 @@ const shape = (name, attributes, ...children) => fill(document.createElementNS(S
 
 const byId = (id) => document.getElementById(id);
 const whole = (value) => Math.round(value).toLocaleString("en");
+const normName = (norm) => norm === "linf" ? "ℓ∞" : norm.replace("l", "ℓ");
 const percent = (share) => (100 * share).toFixed(1) + " %";
 
 // Three digits that count: 0.0123, 1.23, 123.

@@ -15,28 +15,30 @@ function lead() {
     + `Inside that radius no perturbation changes the smoothed classifier’s answer, with a confidence of ${sure} for each input.`;
 }
 
-function card(run, number) {
+function card(run, number, norm) {
+  const curves = DATA.accuracy.find((one) => one.norm === norm);
   const fact = (name, value, after) => element("div", {}, element("dt", {}, name), element("dd", {}, value, after && element("small", {}, " " + after)));
   return element("article", { class: "card " + seriesClass(number) },
     element("h3", {}, swatch(number), run.name),
     element("p", { class: "kind" }, `${run.family}, ${KINDS[run.kind] || run.kind} · scope ${run.scope} · ${run.stopping} stopping`),
     element("dl", { class: "facts" },
-      run.labelled ? fact(`average certified radius (${run.norm.replace("l", "ℓ")})`, run.acr) : fact("inputs without labels", whole(run.inputs - run.labelled)),
+      run.labelled ? fact(`average certified radius (${normName(norm)})`, curves && curves.acr[number] !== undefined ? curves.acr[number] : "unknown") : fact("inputs without labels", whole(run.inputs - run.labelled)),
       run.labelled ? fact("certified and right", percent(run.correct / run.labelled)) : null,
       fact("draws an input", whole(run.draws), run.draws < run.n0 + run.n ? `of ${whole(run.n0 + run.n)}` : ""),
       fact("a sample", short(run.seconds), "s"),
       fact("abstained", whole(run.abstained), `of ${whole(run.inputs)}`),
       fact("a second", whole(run.rate), "draws")),
+    run.ended ? element("p", { class: "note" }, `${whole(run.ended)} of the abstained ended after selection: their class was wrong.`) : null,
     run.nobody ? element("p", { class: "note" }, `${whole(run.nobody)} draws had logits that are not finite and voted for nobody.`) : null);
 }
 
 // The rows of one input: its noise in each run, and for noise with maps the same noise with one scale everywhere.
-function stripRows(number, one) {
+function stripRows(number, one, norm) {
   const run = RUNS[number];
   const picture = (source, name, ...more) => element("figure", { class: more.length ? "map" : null }, element("img", { src: source, alt: `${name} of input ${one.idx}, ${run.name}` }), element("figcaption", {}, name, ...more));
   const ramp = (kind, low, high) => [element("span", { class: "ramp " + kind }), element("span", { class: "ends" }, element("span", {}, low), element("span", {}, high))];
   const outcome = one.answer === null ? "abstained" : one.correct === null ? "certified" : one.correct ? "right" : "wrong";
-  const answer = one.answer === null ? "abstained" : `${outcome === "wrong" ? "✗ " : ""}${one.answer}, radius ${one.radius}`;
+  const answer = one.answer === null ? "abstained" : `${outcome === "wrong" ? "✗ " : ""}${one.answer}, ${normName(norm)} radius ${one.radius[norm] || "unknown"}`;
   const about = (...lines) => element("div", { class: "about" }, ...lines);
   const words = (text) => element("p", { class: "fine" }, text);
   const blank = element("div", { class: "blank" }), sigma = "σ\u00a0=\u00a0" + one.smallest;
@@ -48,7 +50,7 @@ function stripRows(number, one) {
     about(words(`the same noise, isotropic with ${sigma}`)), blank, one.isotropic.map((copy, i) => picture(copy, `isotropic ${i + 1}`))];
 }
 
-function strips() {
+function strips(norm) {
   const inputs = new Map();
   RUNS.forEach((run, number) => run.strips.forEach((one) => {
     const key = run.settings.data + " " + one.idx;
@@ -58,9 +60,20 @@ function strips() {
     const [, first] = rows[0];
     return element("article", { class: "strip" },
       element("header", {}, element("img", { src: first.image, alt: `input ${first.idx}` }), element("h3", {}, `Input ${first.idx}`, first.label === null ? null : element("small", {}, first.label))),
-      element("div", { class: "pictures" }, rows.map(([number, one]) => stripRows(number, one))));
+      element("div", { class: "pictures" }, rows.map(([number, one]) => stripRows(number, one, norm))));
   });
   return [...shown, ...RUNS.filter((run) => run.missing).map((run) => element("p", { class: "note" }, `${run.name}: ${run.missing}`))];
+}
+
+// The curves in one norm, with a note for each run that has none, or that has lower ones than it could have.
+function accuracy(norm) {
+  const note = (text) => element("p", { class: "note" }, text), names = (runs) => runs.map((run) => run.name).join(", ");
+  const curves = DATA.accuracy.find((one) => one.norm === norm);
+  const unlabelled = RUNS.filter((run) => !run.labelled), unknown = RUNS.filter((run) => run.records.radius[norm] === undefined);
+  return [...(curves ? accuracyChart(curves, RUNS) : []),
+    ...RUNS.filter((run) => run.stopping === "adaptive").map((run) => note(`${run.name} stopped each input when its question was settled: ${run.question}. Beyond what the question asks, the curve and the averages are lower than with the full number of draws.`)),
+    ...(unlabelled.length ? [note(`Without labels there is no accuracy: ${names(unlabelled)}.`)] : []),
+    ...(unknown.length ? [note(`Made by a version that did not keep what radii in ${normName(norm)} need: ${names(unknown)}.`)] : [])];
 }
 
 const SCOPES = {
@@ -80,9 +93,9 @@ function terms(key, words) {
 }
 
 function guarantee() {
-  const norms = unique(RUNS.map((run) => run.norm.replace("l", "ℓ"))).join(" and ");
+  const norms = unique(RUNS.map((run) => normName(run.norm))).join(" and ");
   return [
-    element("p", {}, `For each input, with probability at least 1 − α over the draws, the smoothed classifier gives the same answer for every perturbation whose ${norms} norm is below the radius; and for every perturbation inside the region ‖δ/σ‖ < K, of which the ball of that radius is a part. Where the votes do not prove this, the certificate abstains and claims nothing.`),
+    element("p", {}, `For each input, with probability at least 1 − α over the draws, the smoothed classifier gives the same answer for every perturbation whose ${norms} norm is below the radius; and for every perturbation inside the region ‖δ/σ‖ < K, of which the ball of that radius is a part. A radius in another norm is that of its largest ball inside the same region. Where the votes do not prove this, the certificate abstains and claims nothing.`),
     terms("scope", SCOPES),
     terms("stream", STREAMS),
     element("p", {}, "The probability is over the noise, one input at a time; among many inputs a share of about α may be wrong. A certificate belongs to the model file that voted, at its precision; its hash is below. It says that the answer is constant, not that it is right."),
@@ -113,15 +126,18 @@ function bench(one) {
 
 if (RUNS.length) {
   byId("lead").textContent = lead();
-  byId("cards").append(...RUNS.map(card));
-  const unlabelled = RUNS.filter((run) => !run.labelled).map((run) => run.name);
-  byId("accuracy").append(...DATA.accuracy.flatMap((curves) => accuracyChart(curves, RUNS)),
-    ...RUNS.filter((run) => run.stopping === "adaptive").map((run) => element("p", { class: "note" }, `${run.name} stopped each input when its question was settled: ${run.question}. Beyond what the question asks, the curve and the averages are lower than with the full number of draws.`)),
-    ...(unlabelled.length ? [element("p", { class: "note" }, `Without labels there is no accuracy: ${unlabelled.join(", ")}.`)] : []));
-  byId("strips").append(...strips());
+  const showTable = certificateTable(RUNS), select = byId("norm");
+  select.append(...DATA.norms.map((norm) => element("option", { value: norm, selected: norm === RUNS[0].norm }, normName(norm))));
+  const show = () => {
+    byId("cards").replaceChildren(...RUNS.map((run, number) => card(run, number, select.value)));
+    byId("accuracy").replaceChildren(...accuracy(select.value));
+    byId("strips").replaceChildren(...strips(select.value));
+    showTable(select.value);
+  };
+  select.addEventListener("change", show);
+  show();
   byId("draws").append(...drawsChart(DATA.draws, RUNS));
   byId("seconds").append(...barChart("Seconds per sample", "s", RUNS.map((run, number) => ({ name: run.name, value: run.seconds, deviation: run.deviation, series: number, note: `${whole(run.rate)} draws/s` }))));
-  certificateTable(RUNS);
   byId("guarantee").append(...guarantee());
   byId("settings").append(...settings());
 } else {

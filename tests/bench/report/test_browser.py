@@ -172,6 +172,57 @@ def test_dark_mode_and_print_change_the_colours(page):
     assert len(seen) == 3
 
 
+def choose_norm(page, norm):
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.support.ui import Select
+
+    Select(page.find_element(By.ID, "norm")).select_by_value(norm)
+    wait_for(page, "return document.querySelectorAll('#accuracy svg.drawing').length === 1")
+
+
+def test_cards_curves_and_table_follow_the_norm(page):
+    def radii():
+        return numbers(column(page, 6))
+
+    def average():
+        return float(page.execute_script("return document.querySelector('#cards dd').textContent"))
+
+    own, own_average = radii(), average()
+    assert page.execute_script("return document.querySelector('#norm').value") == "l2"
+    try:
+        for norm, name, factor in (("linf", "ℓ∞", 8), ("l1", "ℓ1", 1), ("l2", "ℓ2", 1)):
+            choose_norm(page, norm)
+            title = page.execute_script("return document.querySelector('#accuracy svg > title').textContent")
+            assert title == f"Certified accuracy by {name} radius"
+            assert (
+                page.execute_script("return document.querySelector('[data-sort=radius]').textContent")
+                == f"{name} radius"
+            )
+            assert radii()[0] == pytest.approx(own[0] / factor, abs=0.001), "of isotropic noise in 64 dimensions"
+            assert average() == pytest.approx(own_average / factor, abs=0.001)
+            assert f"{name} radius" in page.execute_script(
+                "return document.querySelector('#strips .about').textContent"
+            )
+        assert radii() == own
+    finally:
+        choose_norm(page, "l2")
+
+
+def test_the_rows_and_the_dialog_of_an_input_say_why_it_stopped(page):
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+
+    sentence = column(page, 12)[0]
+    assert sentence.startswith("It took all 500 draws. ")
+    page.find_element(By.CSS_SELECTOR, "#table tbody td button").click()
+    dialog = page.find_element(By.CSS_SELECTOR, "dialog[open]")
+    assert "Input 0" in dialog.text
+    assert sentence in dialog.text
+    assert all(f"{name} radius" in dialog.text for name in ("ℓ1", "ℓ2", "ℓ∞"))
+    dialog.send_keys(Keys.ESCAPE)
+    wait_for(page, "return document.querySelector('dialog') === null")
+
+
 def test_nothing_is_logged_and_no_request_leaves_the_page(page):
     assert page.get_log("browser") == []
     events = [json.loads(entry["message"])["message"] for entry in page.get_log("performance")]
@@ -206,15 +257,34 @@ def test_runs_without_labels_have_a_page_too(browser, run_folder, tmp_path):
     assert browser.get_log("browser") == []
 
 
-def test_charts_of_two_norms_have_names_of_their_own(browser, run_folder, tmp_path):
+def test_runs_of_different_families_share_a_chart(browser, run_folder, tmp_path):
     (run,) = read_runs([run_folder / "isotropic.sqlite"])
     laplace = with_records(run, lambda one: replace(one, certificate=replace(one.certificate, family="laplace")))
     show(browser, [run, replace(laplace, name="laplace")], [Strips(())] * 2, tmp_path / "page.html")
-    wait_for(browser, "return document.querySelectorAll('#accuracy svg.drawing').length === 2")
+    for norm in ("l1", "linf", "l2"):
+        choose_norm(browser, norm)
+        assert count(browser, "#accuracy path.curve") == 2
     names = browser.execute_script(
         "return [...document.querySelectorAll('svg.drawing')].map((svg) => svg.getAttribute('aria-labelledby'))"
     )
-    assert len(names) == len(set(names)) == 4
+    assert len(names) == len(set(names)) == 3
+
+
+def test_a_run_that_does_not_say_its_scales_has_a_note_instead_of_a_curve(browser, run_folder, tmp_path):
+    (run,) = read_runs([run_folder / "isotropic.sqlite"])
+    unknown = {"dimensions": None, "inverse_scale_l1": None, "inverse_scale_l2": None}
+    older = with_records(run, lambda one: replace(one, certificate=replace(one.certificate, **unknown)))
+    show(browser, [older], [Strips(())], tmp_path / "page.html")
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.support.ui import Select
+
+    Select(browser.find_element(By.ID, "norm")).select_by_value("linf")
+    wait_for(
+        browser, "return document.querySelector('#accuracy').textContent.includes('did not keep what radii in ℓ∞')"
+    )
+    assert count(browser, "#accuracy path.curve") == 0
+    assert set(column(browser, 5)) == {"unknown"}
+    assert browser.get_log("browser") == []
 
 
 def test_a_table_of_one_page_has_no_buttons_to_turn_it(browser, run_folder, tmp_path):

@@ -51,7 +51,7 @@ def rows(store, query):
 
 
 def test_the_curves_are_those_of_the_stores(runs):
-    (curves,) = accuracy_curves(read_runs(runs))
+    (curves,) = (curves for curves in accuracy_curves(read_runs(runs)) if curves.norm == "l2")
     assert (curves.norm, list(curves.shares)) == ("l2", [0, 1])
     for number, store in enumerate(runs):
         right = rows(store, "SELECT label, predict, radius FROM certificates")
@@ -84,16 +84,19 @@ def test_inputs_with_different_draws_fall_into_bins_of_equal_width_on_a_logarith
 def test_the_page_has_the_figures_of_the_stores(runs, tmp_path):
     result = report(*runs, "-o", tmp_path / "page.html")
     assert result.exit_code == 0, result.output
-    for shown, store in zip(content((tmp_path / "page.html").read_text())["runs"], runs, strict=True):
+    page = content((tmp_path / "page.html").read_text())
+    averages = {curves["norm"]: curves["acr"] for curves in page["accuracy"]}
+    for number, (shown, store) in enumerate(zip(page["runs"], runs, strict=True)):
         found = rows(store, "SELECT label, predict, radius, K * sigma_geomean, draws, seconds FROM certificates")
         right = [row for row in found if row[0] == row[1]]
-        assert 0 <= sum(row[2] for row in right) / len(found) - float(shown["acr"]) < 0.001, "rounded down"
+        average = sum(row[2] for row in right) / len(found)
+        assert 0 <= average - float(averages["l2"][str(number)]) < 0.001, "rounded down"
         assert 0 <= sum(row[3] for row in right) / len(found) - float(shown["volume"]) < 0.001
         assert shown["draws"] == sum(row[4] for row in found) / len(found)
         assert shown["seconds"] == pytest.approx(sum(row[5] for row in found) / len(found))
         assert (shown["inputs"], shown["correct"]) == (60, len(right))
-        assert shown["records"]["radius"] == [row[2] for row in found]
-        assert all(float(text) <= row[2] for text, row in zip(shown["records"]["printed"], found, strict=True))
+        assert shown["records"]["radius"]["l2"] == shown["records"]["radius"]["l1"] == [row[2] for row in found]
+        assert all(float(text) <= row[2] for text, row in zip(shown["records"]["printed"]["l2"], found, strict=True))
         assert shown["settings"]["seed"] == "0"
 
 
@@ -204,20 +207,49 @@ def test_the_policy_allows_the_one_script_and_nothing_from_elsewhere(runs):
     assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", page)
 
 
-def test_runs_of_different_norms_are_not_drawn_into_one_chart(runs):
+def test_each_chart_has_the_radii_of_all_runs_in_one_norm(runs):
     (run, _) = read_runs(runs)
     laplace = tuple(
         replace(record, certificate=replace(record.certificate, family="laplace")) for record in run.records
     )
-    curves = accuracy_curves([run, replace(run, records=laplace)])
-    assert [(of_norm.norm, list(of_norm.shares)) for of_norm in curves] == [("l2", [0]), ("l1", [1])]
+    curves = {one.norm: one for one in accuracy_curves([run, replace(run, records=laplace)])}
+    assert {norm: list(one.shares) for norm, one in curves.items()} == {
+        "l1": [0, 1],
+        "l2": [0, 1],
+        "linf": [0, 1],
+    }
+    assert curves["l1"].averages[1] == pytest.approx(curves["l1"].averages[0])
+    assert curves["l2"].averages[1] == pytest.approx(curves["l2"].averages[0] / 8), "there are 64 dimensions"
+    assert curves["linf"].averages[0] == pytest.approx(curves["l2"].averages[0] / 8)
+    assert curves["linf"].averages[1] == pytest.approx(curves["l2"].averages[0] / 64)
+    for one in curves.values():
+        assert one.radii[-1] > max(radius for radius in one.radii if one.shares[0][one.radii.index(radius)] > 0)
+        parts = (len(one.radii) - 1) / round(one.radii[-1] / one.step)
+        assert parts == int(parts), "the radii of the table are among those of the curve"
+    assert curves["linf"].step < curves["l2"].step == 0.25
+
+
+def test_a_run_that_does_not_say_its_scales_has_no_curve_in_larger_norms(runs):
+    (run, _) = read_runs(runs)
+    unknown = {"dimensions": None, "inverse_scale_l1": None, "inverse_scale_l2": None}
+    older = tuple(replace(record, certificate=replace(record.certificate, **unknown)) for record in run.records)
+    curves = accuracy_curves([replace(run, records=older), run])
+    assert {one.norm: list(one.shares) for one in curves} == {"l1": [0, 1], "l2": [0, 1], "linf": [1]}
+    shown = content(render_page([replace(run, records=older)], [Strips(())]))["runs"][0]["records"]
+    assert shown["radius"].keys() == shown["printed"].keys() == {"l1", "l2"}
+
+
+def test_the_page_says_of_each_input_why_it_stopped(runs):
+    shown = content(render_page(read_runs(runs), [Strips(())] * 2))["runs"][0]["records"]["explanation"]
+    assert len(shown) == 60
+    assert all(sentence.startswith("It took all 500 draws. ") for sentence in shown)
 
 
 def test_figures_are_written_in_three_formats(runs, run_folder, tmp_path):
     given = ["--data", run_folder / "data.npz", "--noise", run_folder / "noise.onnx", "--figures", tmp_path / "figures"]
     result = report(*runs, "-o", tmp_path / "page.html", *given)
     assert result.exit_code == 0, result.output
-    names = ("certified-accuracy-l2", "draws", "inputs", "seconds")
+    names = (*(f"certified-accuracy-{norm}" for norm in ("l1", "l2", "linf")), "draws", "inputs", "seconds")
     written = {path.name for path in (tmp_path / "figures").iterdir()}
     assert written == {f"{name}.{form}" for name in names for form in ("svg", "png", "pdf")}
     assert (tmp_path / "figures" / "draws.pdf").read_bytes().startswith(b"%PDF")

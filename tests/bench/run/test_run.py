@@ -10,6 +10,7 @@ import torch
 from click.testing import CliRunner
 from support import models
 
+import ars
 from ars.bench import timing
 from ars.bench.cli import main
 from ars.bench.run import candidates
@@ -173,6 +174,23 @@ def test_adaptive_stopping_is_measured_on_real_inputs(network, tmp_path):
     assert (adaptive["inputs"], adaptive["extrapolated"]) == (3, False)
     assert adaptive["draws_per_sample"] == adaptive["draws"] / 3 < 5100 == fixed["draws_per_sample"]
     assert "ars onnxruntime fp32 adaptive" in result.stdout
+
+
+def test_inputs_of_a_wrong_class_end_after_selection_if_only_correct_ones_count(network, tmp_path):
+    x = np.random.default_rng(0).random((5, 1, 28, 28), dtype=np.float32)
+    np.savez(tmp_path / "unlabelled.npz", x=x)
+    given = ["--inputs", 3, "--backend", "onnxruntime", "--precision", "fp32", "--only-correct"]
+    refused(run("--engine", network, *given), "only_correct = True is not valid; give --data with labels")
+    refused(run("--engine", network, "--data", tmp_path / "unlabelled.npz", *given), "give --data with labels")
+    with ars.load(network.with_suffix(".onnx"), batch=16) as classifier:
+        votes = sum(np.array(classifier.predict(image, n=500).counts) for image in x)
+    np.savez(tmp_path / "data.npz", x=x, y=np.full(5, votes[:-1].argmin()))
+    exported = ["--n", 5000, "--export-json", tmp_path / "b.json"]
+    result = run("--engine", network, "--data", tmp_path / "data.npz", *given, *exported)
+    assert result.exit_code == 0, result.output
+    _, adaptive, only = json.loads((tmp_path / "b.json").read_text())["measurements"]
+    assert only["name"] == "ars onnxruntime fp32 adaptive, only correct"
+    assert only["draws_per_sample"] == 100 < adaptive["draws_per_sample"]
 
 
 def test_a_model_is_measured_with_its_generator_and_without(network, tmp_path):

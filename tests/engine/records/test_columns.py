@@ -35,7 +35,7 @@ def test_the_store_has_the_stored_columns_and_the_page_the_reported_ones():
     database.close()
     assert found == [(column.name, kind.sql.split()[0]) for column, kind in STORED]
     runs = read_runs([Path("run.sqlite")])
-    for record in runs[0].records:
+    for record in read_records("run.sqlite"):
         assert read_row(write_row(record)) == record
     page = render_page(runs, [Strips(())])
     for column in REPORTED:

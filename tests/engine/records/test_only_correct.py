@@ -71,6 +71,7 @@ def test_the_record_of_an_ended_input_says_so():
     assert (row["predict"], row["radius"], row["correct"], row["n"], row["draws"]) == (ars.ABSTAIN, 0, 0, 0, 10)
     assert (row["selected"] != row["label"], row["stopping"]) == (True, "selection")
     assert row["counts"] == [0] * 4
+    assert (row["stopped"], row["next_radius"], row["votes_short"]) == ("wrong-class", None, None)
 
 
 def test_the_audit_computes_and_draws_them_again(stopping):
