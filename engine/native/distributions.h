@@ -152,6 +152,12 @@ struct exponential : uniform {};
 template <class family> inline constexpr bool is_stretched = false;
 template <> inline constexpr bool is_stretched<exponential> = true;
 
+// The families that a function is compiled for. The CUDA kernels are compiled for a part of them, because a kernel for all
+// families would need more registers.
+enum class Among { all_families, stretched, not_stretched };
+template <Among among, class family>
+inline constexpr bool is_among = among == Among::all_families || is_stretched<family> == (among == Among::stretched);
+
 // Every family, by the name of its struct, with its code in the noise stream. Whatever depends on the family follows from
 // this list, so a new family needs a struct, a line here, and a file in ars/noise/.
 #define ARS_FAMILIES(FAMILY) \

@@ -48,8 +48,7 @@ __device__ void load(const float* from, bool aligned, int count, float values[4]
 // A thread makes one Philox block, that is four dimensions, of one copy. Neighbouring threads write neighbouring
 // values, and all threads of a thread block work on the same copy, so they read the same request.
 //
-// The family whose draws have a stretch has kernels of its own, in which every thread computes the stretch. The kernels
-// of the other families then need fewer registers.
+// The family whose draws have a stretch has kernels of its own, in which every thread computes the stretch.
 template <bool lattice, bool stretched, class Value>
 __device__ void fill(Value* out, const Request* requests, int count, int64_t rows, const ars::Slot slots,
                      int64_t dimensions, uint32_t family, uint64_t seed) {
@@ -63,6 +62,7 @@ __device__ void fill(Value* out, const Request* requests, int count, int64_t row
     const int64_t first_row = i ? requests[i - 1].end_row : 0, from = request.slot * dimensions + first;
     const ars::DrawKey key = {seed, (uint64_t)(request.first_draw + row - first_row), (uint32_t)request.input,
                               (uint32_t)request.phase};
+    const ars::Among among = stretched ? ars::Among::stretched : ars::Among::not_stretched;
     ars::Stretch stretch = {1, 1};
     if (stretched) stretch = ars::stretch_of((ars::Family)family, key, (uint64_t)dimensions);
     float center[4], scale[4], margin[4];
@@ -74,9 +74,9 @@ __device__ void fill(Value* out, const Request* requests, int count, int64_t row
     if (lattice) {
       load(slots.margin + from, aligned, values, margin);
       const ars::Slot slot = {center, scale, margin, slots.exact_center + from, slots.step};
-      ars::lattice_block<stretched>((ars::Family)family, key, (uint32_t)block, stretch, slot, values, noisy);
+      ars::lattice_block<among>((ars::Family)family, key, (uint32_t)block, stretch, slot, values, noisy);
     } else {
-      ars::stream_block<stretched>((ars::Family)family, key, (uint32_t)block, stretch, noisy);
+      ars::stream_block<among>((ars::Family)family, key, (uint32_t)block, stretch, noisy);
       ARS_UNROLL
       for (int k = 0; k < 4; ++k) noisy[k] = ars::fma(scale[k], noisy[k], center[k]);
     }

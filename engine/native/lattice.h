@@ -83,14 +83,13 @@ ARS_FN void lattice_block(const DrawKey& key, uint32_t block, const Stretch& str
     }
 }
 
-// The same for any family, or with `stretch_allowed` false for any whose draws have no stretch.
-template <bool stretch_allowed = true>
+template <Among among = Among::all_families>
 ARS_FN void lattice_block(Family family, const DrawKey& key, uint32_t block, const Stretch& stretch, const Slot& at,
                           int count, float y[4]) {
   switch (family) {
-#define ARS_CASE(name, code)                                                                                      \
-  case Family::name:                                                                                              \
-    if constexpr (stretch_allowed || !is_stretched<name>) lattice_block<name>(key, block, stretch, at, count, y); \
+#define ARS_CASE(name, code)                                                                     \
+  case Family::name:                                                                             \
+    if constexpr (is_among<among, name>) lattice_block<name>(key, block, stretch, at, count, y); \
     break;
     ARS_FAMILIES(ARS_CASE)
 #undef ARS_CASE

@@ -92,15 +92,14 @@ ARS_FN Slot from_dimension(const Slot& slot, size_t first) {
   return {slot.center + first, slot.scale + first, slot.margin + first, slot.exact_center + first, slot.step};
 }
 
-// The four standard noise values of one block, of any family, or with `stretch_allowed` false of any whose draws have no
-// stretch.
-template <bool stretch_allowed = true>
+// The four standard noise values of one block.
+template <Among among = Among::all_families>
 ARS_FN void stream_block(Family family, const DrawKey& key, uint32_t block, const Stretch& stretch, float z[4]) {
   const Block<uint32_t> w = stream_words(key, block);
   switch (family) {
 #define ARS_CASE(name, code)                                                         \
   case Family::name:                                                                 \
-    if constexpr (stretch_allowed || !is_stretched<name>) {                          \
+    if constexpr (is_among<among, name>) {                                           \
       name::values(w.w0, w.w1, z[0], z[1]);                                          \
       name::values(w.w2, w.w3, z[2], z[3]);                                          \
       for (int k = 0; k < 4; ++k) z[k] = apply_stretch<name>(stretch.rounded, z[k]); \

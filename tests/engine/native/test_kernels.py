@@ -210,9 +210,12 @@ def test_nvcc_compiles_the_kernels_for_each_architecture_without_spills(tmp_path
     assert fatbin.stat().st_size > 0
     print("", *re.findall(r"(?:Compiling entry function|Used|warning|error).*", run.stderr), sep="\n")
     assert "warning" not in run.stderr
-    spills = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", run.stderr)
-    assert len(spills) >= 10 * len(chosen)  # ten kernels, and the functions that they call
-    assert set(spills) == {("0", "0", "0")}
+    form = r"properties for (\w+)\s+(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
+    functions = re.findall(form, run.stderr)
+    assert len(functions) >= 10 * len(chosen)  # ten kernels, and the functions that they call
+    for name, frame, stores, loads in functions:
+        assert stores == loads == "0"
+        assert int(frame) <= (16 if "stretched" in name else 0)
     registers = re.findall(r"entry function '(\w+)'.*?Used (\d+) registers", run.stderr, re.S)
     assert len(registers) == 10 * len(chosen)
     assert all(int(used) <= (96 if "stretched" in kernel else 64) for kernel, used in registers)
