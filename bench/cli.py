@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
+from ars.bench.bounds import bounds
 from ars.bench.paper.command import paper
 from ars.bench.report.command import report
 from ars.bench.run.command import run
@@ -28,6 +29,7 @@ def main() -> None:
 main.add_command(run)
 main.add_command(paper)
 main.add_command(stopping)
+main.add_command(bounds)
 main.add_command(report)
 
 

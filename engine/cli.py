@@ -61,7 +61,13 @@ def main() -> None:
 @click.option("--n0", type=click.IntRange(1), default=Plan.n0, show_default=True, help="Draws that select the class.")
 @click.option("--n", type=click.IntRange(1), default=Plan.n, show_default=True, help="Draws that bound its share.")
 @alpha_option
-@click.option("--two-sided", is_flag=True, help="Bound the runner-up's share too, instead of using 1 - pA.")
+@click.option(
+    "--bounds",
+    type=click.Choice(["two-sided", "binary"]),
+    default="two-sided",
+    show_default=True,
+    help="Bound the runner-up's share too, or use 1 - pA for it (the paper's algorithm).",
+)
 @stopping_options
 @click.option("--only-correct", is_flag=True, help="End an input after selection if its class is wrong.")
 @click.option("--out", type=FILE, help="The run store. Default: named after engine and data.")
@@ -74,7 +80,7 @@ def certify(
     n0: int,
     n: int,
     alpha: float,
-    two_sided: bool,
+    bounds: str,
     stop: StoppingOptions,
     only_correct: bool,
     out: Path | None,
@@ -82,11 +88,11 @@ def certify(
     quiet: bool,
 ) -> None:
     """Certify inputs into a run store. The same command again resumes a run that was stopped."""
-    plan = Plan(n0, n, alpha, two_sided, stop.question())
     if out == Path("-"):
         raise StoreError(out, "a run store is a file", "give --out a name, and print it with `ars-engine results`")
     with model.load() as classifier, TerminalProgress(classifier, quiet=quiet) as progress:
         progress.describe_model()
+        plan = Plan(n0, n, alpha, bounds == "two-sided", stop.question(classifier.noise.scale_hint))
         try:
             result = certify_run(
                 classifier,

@@ -59,6 +59,6 @@ def paper(
 
     refuse_inputs(output, [*models, *([data] if data else [])])
     inputs = None if data is None else Inputs(data, most=most, only=only)
-    how = Certification(Plan(n=n), backend, batch)
+    how = Certification(Plan(n=n, two_sided=False), backend, batch)
     with open_output(output) as file:
         write_tables(models, inputs, how, attack, rounds, folder, file)

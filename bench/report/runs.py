@@ -99,7 +99,8 @@ class Curves:
 
 
 POINTS = 240
-FIELD_STEP = 0.25
+FIELD_STEP, LEAST_STEPS = 0.25, 3
+"""The table has the field's step if at least so many of its radii are reached."""
 NICE_STEPS = (1, 2, 2.5, 5)
 
 
@@ -112,7 +113,7 @@ def accuracy_curves(runs: Sequence[Run]) -> list[Curves]:
         if not found:
             continue
         largest = max((r for radii in found.values() for r in radii if math.isfinite(r)), default=0.0)
-        step = FIELD_STEP if largest >= FIELD_STEP or largest == 0 else _nice_step(largest / 8)
+        step = FIELD_STEP if largest >= LEAST_STEPS * FIELD_STEP or largest == 0 else _nice_step(largest / 8)
         steps = math.floor(largest / step) + 1
         parts = math.ceil(POINTS / steps)
         grid = [part * step / parts for part in range(steps * parts + 1)]

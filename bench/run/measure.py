@@ -17,7 +17,7 @@ from ars.engine.backends import list_backends
 from ars.engine.devices import choose_devices, open_devices
 from ars.engine.noise_maps import Isotropic
 from ars.engine.statistics.plan import Plan
-from ars.engine.statistics.stopping import Grid
+from ars.engine.statistics.stopping import Grid, usual_radii
 from ars.errors import ArgumentError, ModelError, RunError, UnknownName
 from ars.manifest import PRECISIONS
 
@@ -77,7 +77,7 @@ def measure(
     model = wanted.files_of(open_bench_model(engine, folder), engine)
     left_out: list[str] = []
     with ExitStack() as stack:
-        adaptive = None if data is None else replace(plan, question=Grid())
+        adaptive = None if data is None else replace(plan, question=Grid(usual_radii(model.sigma0 or sigma)))
         examples = _examples(model, data, inputs)
         labels = _labels(examples) if only_correct else None
         pixels = tuple(example.x for example in examples)

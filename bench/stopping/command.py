@@ -18,7 +18,7 @@ from ars.engine.records.record import Record
 from ars.engine.records.settings import RunSettings, differences
 from ars.engine.records.store import read_header, read_records
 from ars.engine.statistics.bounds import MAX_N
-from ars.engine.statistics.stopping import Grid
+from ars.engine.statistics.stopping import Grid, usual_radii
 from ars.errors import StoreError
 
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -33,7 +33,7 @@ def stopping(fixed: Path, adaptive: Path | None, n: int | None, as_json: bool) -
     """Compare adaptive stopping with fixed n, and with two published rules, at the radii of its question.
 
     FIXED is a run store of `ars-engine certify`. ADAPTIVE is one of the same command with `--stopping adaptive`; what
-    it saved and lost is measured at its radii (or at 0, 0.25, ..., 3.5). FIXED may lack inputs whose selected class is
+    it saved and lost is measured at its radii (or at the usual ones). FIXED may lack inputs whose selected class is
     wrong, which no run certifies as their own class. If both runs are of `--only-correct`, the rules are compared on
     the other inputs.
 
@@ -43,7 +43,8 @@ def stopping(fixed: Path, adaptive: Path | None, n: int | None, as_json: bool) -
     """
     settings, whole = _read(fixed, "fixed")
     drawn = settings.plan.n
-    n, saving, inputs, question = n or drawn, None, list(whole.values()), Grid()
+    n, saving, inputs = n or drawn, None, list(whole.values())
+    question = Grid(usual_radii(inputs[0].certificate.sigma_min))
     if adaptive is not None:
         others, stopped = _read(adaptive, "adaptive")
         _check_alike(fixed, settings, adaptive, others)

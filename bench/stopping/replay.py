@@ -21,10 +21,10 @@ from ars.engine.statistics.certificate import Certificate
 from ars.engine.statistics.looks import Look, look_draws, take_look
 from ars.engine.statistics.stopping import HOPE, NO_RADIUS, Adaptive, Grid
 
-__all__ = ["HOPES", "ORDERS", "Outcome", "Votes", "reorder_votes", "replay"]
+__all__ = ["HOPES", "ORDERS", "Outcome", "Votes", "reorder_votes", "replay", "replay_rule"]
 
 AS_IT_IS = "ars, as it is"
-HOPES = (4.0, 3.2, 2.5, HOPE, 1.3, 0.9, 0.5, 0.01)
+HOPES = (4.0, 3.2, 2.5, 1.8, HOPE, 0.9, 0.5, 0.01)
 ALLOWED = 0.005
 """The certified accuracy that a rule may lose at any radius, as a fraction of the inputs."""
 ORDERS = 4
@@ -50,8 +50,12 @@ class Votes:
 
     def radius(self, bounds: tuple[float, float]) -> float:
         """The radius that bounds on pA and pB certify, or NO_RADIUS."""
+        return self.certificate.noise_family.radius(*bounds, self.certificate.sigma_min) or NO_RADIUS
+
+    def radius_at_n(self, look: Look) -> float:
+        """The radius that a look certifies if it is the only one, or NO_RADIUS."""
         made = self.certificate
-        return made.noise_family.radius(*widen(*bounds, made.eta), made.sigma_min) or NO_RADIUS
+        return self.radius(widen(*bound_at_fixed_n(look, made.alpha, two_sided=made.two_sided), made.eta))
 
 
 @dataclass(frozen=True)
@@ -96,24 +100,24 @@ def reorder_votes(records: Sequence[Record], n: int, orders: int = ORDERS) -> It
 def replay(inputs: Sequence[Votes], n: int, question: Grid) -> Iterator[Outcome]:
     """The outcome of the engine's own rule, then that of each rule with the largest of HOPES that loses at most
     ALLOWED, or with the smallest if all lose more."""
-    yield dataclasses.replace(_replay_rule(inputs, n, question, OURS, HOPE), rule=AS_IT_IS)
+    yield dataclasses.replace(replay_rule(inputs, n, question, OURS, HOPE), rule=AS_IT_IS)
     for rule in RULES:
-        outcome = lru_cache(partial(_replay_rule, inputs, n, question, rule))
+        outcome = lru_cache(partial(replay_rule, inputs, n, question, rule))
         # A smaller hope takes more draws and loses less, so the largest that is allowed is found by bisection.
         largest = bisect.bisect_left(HOPES, True, key=lambda hope: outcome(hope).lost <= ALLOWED)
         yield outcome(HOPES[min(largest, len(HOPES) - 1)])
 
 
-def _replay_rule(inputs: Sequence[Votes], n: int, question: Grid, rule: str, hope: float) -> Outcome:
+def replay_rule(inputs: Sequence[Votes], n: int, question: Grid, rule: str, hope: float) -> Outcome:
+    """What a rule does on all inputs, with this hope."""
     fixed: list[Answer] = []
     found: list[Answer] = []
     draws: list[int] = []
     for votes in inputs:
-        made, last = votes.certificate, votes.looks[-1]
-        fixed.append((votes.right, votes.radius(bound_at_fixed_n(last, made.alpha, two_sided=made.two_sided))))
+        fixed.append((votes.right, votes.radius_at_n(votes.looks[-1])))
         stopped_at, radius = _stop(votes, n, question, rule, hope)
         found.append((votes.right, radius))
-        draws.append(made.n0 + stopped_at)
+        draws.append(votes.certificate.n0 + stopped_at)
     lost, lost_at = find_worst_loss(fixed, found, question)
     return Outcome(rule, hope, float(np.mean(draws)), lost, lost_at)
 
@@ -124,7 +128,7 @@ def _stop(votes: Votes, n: int, question: Grid, rule: str, hope: float) -> tuple
     def radius(looks: Sequence[Look]) -> float:
         return votes.radius(RULES[rule](looks, n, question, votes.certificate))
 
-    stopping, taken = Adaptive(n, question, radius, hope), 0
+    stopping, taken = Adaptive(n, question, radius, votes.radius_at_n, hope), 0
     while stopping.more(votes.looks[:taken]):
         taken += 1
     return votes.looks[taken - 1].draws, radius(votes.looks[:taken])

@@ -10,10 +10,10 @@ from functools import lru_cache
 from scipy.optimize import brentq
 from scipy.special import betaln
 
-from ars.engine.statistics.bounds import upper_confidence_bound
+from ars.engine.statistics.bounds import split_alpha, upper_confidence_bound, widen
 from ars.engine.statistics.certificate import Certificate
-from ars.engine.statistics.ladder import bound_at_looks, choose_ladders
 from ars.engine.statistics.looks import Look, look_draws
+from ars.engine.statistics.plan import Plan
 from ars.engine.statistics.stopping import Grid
 
 __all__ = ["OURS", "RULES", "Bounds", "bound_by_betting", "bound_with_equal_alpha"]
@@ -26,20 +26,21 @@ RateBound = Callable[[int, int, int, float], float]
 """An upper bound on a rate: from a count, the draws so far, the budget n and alpha."""
 
 
-def _bound_by_ladder(looks: Sequence[Look], n: int, question: Grid, made: Certificate) -> tuple[float, float]:
-    ladders = choose_ladders(question, made.noise_family, made.sigma_min, made.eta, two_sided=made.two_sided)
-    return bound_at_looks(looks, n, made.alpha, ladders, two_sided=made.two_sided)
+def _bound_by_plan(looks: Sequence[Look], n: int, question: Grid, made: Certificate) -> tuple[float, float]:
+    plan = Plan(made.n0, n, made.alpha, made.two_sided, question)
+    return plan.bound(looks, made.noise_family, made.sigma_min, made.eta, closely=False)
 
 
 def _use_best(bound: RateBound) -> Bounds:
     """The rule that bounds a rate at each look by `bound`, and takes the best of these bounds so far."""
 
     def bound_both(looks: Sequence[Look], n: int, question: Grid, made: Certificate) -> tuple[float, float]:
-        alpha = made.alpha / (1 + made.two_sided)
-        p_a = 1 - min(bound(look.draws - look.hits, look.draws, n, alpha) for look in looks)
-        if not made.two_sided:
-            return p_a, 1 - p_a
-        return p_a, min(min(bound(look.runner_up, look.draws, n, alpha) for look in looks), 1 - p_a)
+        for_p_a, for_p_b = split_alpha(made.alpha, two_sided=made.two_sided)
+        p_a = 1 - min(bound(look.draws - look.hits, look.draws, n, for_p_a) for look in looks)
+        p_b = 1 - p_a
+        if made.two_sided:
+            p_b = min(p_b, *(bound(look.runner_up, look.draws, n, for_p_b) for look in looks))
+        return widen(p_a, p_b, made.eta)
 
     return bound_both
 
@@ -78,7 +79,7 @@ def bound_by_betting(count: int, draws: int, n: int, alpha: float) -> float:
 
 OURS = "ars"
 RULES: dict[str, Bounds] = {
-    OURS: _bound_by_ladder,
+    OURS: _bound_by_plan,
     "equal-alpha, every look": _use_best(bound_with_equal_alpha),
     "equal-alpha, every 8th look": _use_best(_bound_at_few_looks),
     "betting": _use_best(bound_by_betting),

@@ -27,7 +27,7 @@ from ars.engine.records.summary import Summary, summarize
 from ars.engine.samplers.host import usable_instructions
 from ars.engine.smoothed import Prepared, SmoothedClassifier
 from ars.engine.statistics.plan import Plan
-from ars.engine.statistics.stopping import RADII
+from ars.engine.statistics.stopping import usual_radii
 from ars.errors import DataError, DependentRows, StoreError
 
 __all__ = ["RunProgress", "RunResult", "certify_run", "environment_of", "settings_of"]
@@ -135,7 +135,7 @@ def certify_run(
             opened.refuse()
             raise
     chosen = set(ids)
-    radii = plan.question.radii if plan.question else RADII
+    radii = plan.question.radii if plan.question else usual_radii(classifier.noise.scale_hint)
     summary = summarize((record for record in read_records(path) if record.idx in chosen), radii)
     return RunResult(path, summary, prepared.batch, fullness.share())
 

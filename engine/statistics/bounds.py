@@ -22,12 +22,17 @@ __all__ = [
     "check_alpha",
     "lower_confidence_bound",
     "most_moved",
+    "split_alpha",
     "upper_confidence_bound",
     "widen",
 ]
 
 MAX_N = 10**9
 MIN_ALPHA = 1e-15
+
+P_A_SHARE = 0.9
+"""The share of alpha that a two-sided certificate spends on the bound of pA; the rest goes to pB. A radius depends most
+on pA, and if the runner-up has all the misses, the bound on pB is of no use: then this share costs the least."""
 
 # In that range the error of scipy's inverse was at most 2e-12 of min(bound, 1 - bound), plus the last bit of a number
 # near 1. The bounds give up these much larger amounts instead, which costs less than 1e-9 of a radius.
@@ -61,21 +66,33 @@ def upper_confidence_bound(k: int, n: int, alpha: float) -> float:
     return min(1.0, bound + _TAIL_SLACK * min(bound, 1 - bound) + _ROUNDING_SLACK)
 
 
+def split_alpha(alpha: float, *, two_sided: bool) -> tuple[float, float]:
+    """The parts of alpha for the bounds on pA and on pB. They add up to no more than alpha.
+
+    One-sided certificates use pB = 1 - pA and have no bound on pB of its own.
+    """
+    if not two_sided:
+        return alpha, 0.0
+    for_p_a = P_A_SHARE * alpha
+    return for_p_a, math.nextafter(alpha - for_p_a, 0.0)
+
+
 def bound_at_fixed_n(votes: Look, alpha: float, *, two_sided: bool) -> tuple[float, float]:
     """A lower bound on pA and an upper bound on pB, after a number of draws that was fixed beforehand.
 
-    If `two_sided`, each bound has half of alpha; otherwise pB is 1 - pA, and the bound on pA has all of it. With
-    probability at least 1 - alpha both are right.
+    If `two_sided`, alpha is divided between them (`split_alpha`); otherwise pB is 1 - pA, and the bound on pA has all
+    of it. With probability at least 1 - alpha both are right.
 
     The bound on pB is that of the most frequent other answer, and alpha is not divided among the answers. Proof: let b
     be the likeliest other answer. It has at most as many votes as the most frequent one, and the bound grows with the
-    votes. So whenever the bound from b's own votes holds, which fails with probability at most alpha / 2, this one
-    holds for b, and hence for every other answer, as none is likelier than b.
+    votes. So whenever the bound from b's own votes holds, which fails with probability at most b's part of alpha, this
+    one holds for b, and hence for every other answer, as none is likelier than b. None is likelier than 1 - pA either.
     """
-    p_a = lower_confidence_bound(votes.hits, votes.draws, alpha / (1 + two_sided))
+    for_p_a, for_p_b = split_alpha(alpha, two_sided=two_sided)
+    p_a = lower_confidence_bound(votes.hits, votes.draws, for_p_a)
     if not two_sided:
         return p_a, 1 - p_a  # the subtraction is exact for p_a >= 1/2, and smaller ones certify nothing
-    return p_a, min(upper_confidence_bound(votes.runner_up, votes.draws, alpha / 2), 1 - p_a)
+    return p_a, min(upper_confidence_bound(votes.runner_up, votes.draws, for_p_b), 1 - p_a)
 
 
 def binomial_test(k: int, n: int) -> float:

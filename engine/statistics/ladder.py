@@ -3,8 +3,9 @@
 A *miss* is a draw that does not vote for the selected class, and its probability p is the miss rate; pA = 1 - p. A
 *ladder* is a decreasing sequence of rates. Each rate r on it can be tested: the looks taken so far *exclude* r if at
 any of them the misses are few enough (the limits of spending.py), and otherwise they *keep* it. If p >= r, then r is
-excluded at any look of the whole schedule with probability at most alpha. A bisection over the ladders finds an
-excluded rate whose lower neighbour among the tested rates is kept, and that rate is the upper bound on p.
+excluded at any look of the whole schedule with probability at most alpha. A bisection over the ladders narrows the gap
+between a rate that is kept and a higher one that is excluded, and the latter is the upper bound on p. It may end before
+the two are neighbours, for whatever reason.
 
 The bisection tests many rates, and it runs again at each look. Still:
 
@@ -13,51 +14,44 @@ The bisection tests many rates, and it runs again at each look. Still:
 *Proof.* Let p be the true rate. The bound is wrong only if the search excludes some tested rate r <= p. If any tested
 rate above p is kept, the search stays above it and the bound is right; so a search that goes wrong excludes every rate
 above p that it tests. Until it first excludes a rate r <= p, it also keeps every rate up to p that it tests. Hence its
-path up to that point is fixed in advance: it does not depend on the votes, nor on the look. On that path the tested
-rates r1 < ... < rm <= p rise, because the search goes up from a rate that is kept; and each test's limits are at least
-those of the one before, which `find_limits` is given as a `floor`. Whatever excludes any ri therefore excludes rm, and
-P(rm is ever excluded) <= alpha. QED.
+path up to that point is fixed in advance: it does not depend on the votes, nor on the look, which decide only how far
+the search follows it. On the whole path the rates r1 < ... < rm <= p rise, because the search goes up from a rate that
+is kept; and each test's limits are at least those of the one before, which `find_limits` is given as a `floor`.
+Whatever excludes any ri therefore excludes rm, or would exclude it, and P(rm is ever excluded) <= alpha. QED.
 
-**The bound on pB** comes from the same search, with the votes of the most frequent other answer in place of the misses.
+**The bound on pB** comes from a second search, with the votes of the most frequent other answer in place of the misses.
 Let b be the likeliest other answer and p = pB its probability. At no look has b more votes than the most frequent other
 answer. By the proof above, a wrong bound means that the votes of the latter met a limit of rm; then those of b met it
-too, which happens with probability at most alpha. So alpha need not be divided among the answers.
+too, which happens with probability at most alpha. So alpha need not be divided among the answers; it is divided between
+pA and pB (`split_alpha`).
 
-The looks, the budget n, alpha and the ladders decide a bound, and nothing else does; so a certificate can be computed
-again from its record.
+**Two-sided certificates.** A region of size K follows from pA and pB together, and many pairs of them give the same K.
+So both searches go on only until it is settled which of the sizes in question the looks prove: K is proved if the
+excluded rates give it, and it is not if even the kept ones do not. At most looks this takes few tests.
+
+The looks, the budget n, alpha, the ladders and the sizes decide a bound, and nothing else does; so a certificate can be
+computed again from its record.
 """
 
-from collections.abc import Sequence
+import bisect
+import math
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from scipy.special import ndtr
 
+from ars.engine.statistics.bounds import split_alpha, upper_confidence_bound
 from ars.engine.statistics.looks import Look, look_number
 from ars.engine.statistics.spending import find_limits
-from ars.engine.statistics.stopping import Question
 from ars.noise import Family, hits_at
 
-__all__ = ["STEPS", "TWO_SIDED", "Ladder", "bound_at_looks", "choose_ladders", "make_ladder"]
+__all__ = ["STEPS", "Ladder", "bound_at_looks", "bound_both_at_looks", "fine_ladder", "make_ladder"]
 
 Ladder = tuple[float, ...]
 
 STEPS: Ladder = tuple(float(ndtr(-K / 32)) for K in range(1, 5 * 32, 2))
-"""The coarse ladder, searched first for every question. With it, a certificate between two radii of the question
-gets its own, tighter bound."""
-
-TWO_SIDED: Ladder = tuple(float(ndtr(-K / 128)) for K in range(-3 * 128, 6 * 128))
-"""The only ladder of two-sided certificates. Their radius depends on the bounds of pA and pB together, so no single
-rate belongs to a radius. A step is about one standard deviation of 100,000 votes; with finer steps the limits would
-take longer to compute than many a run."""
-
-
-@lru_cache(maxsize=2**12)
-def choose_ladders(
-    question: Question, family: Family, sigma_min: float, eta: float, *, two_sided: bool
-) -> tuple[Ladder, ...]:
-    """The ladders that answer a question, in the order in which they are searched, if the bounds that they give are
-    then widened by eta (bounds.widen)."""
-    return (TWO_SIDED,) if two_sided else (STEPS, make_ladder(family, question.regions(sigma_min), eta))
+"""The coarse ladder of one-sided certificates, searched first for every question. With it, a certificate between two
+radii of the question gets its own, tighter bound."""
 
 
 @lru_cache
@@ -71,35 +65,107 @@ def make_ladder(family: Family, regions: tuple[float, ...], eta: float = 0.0) ->
 _largest_rate = lru_cache(maxsize=2**14)(Family.largest_rate)
 
 
-def bound_at_looks(
-    looks: Sequence[Look], n: int, alpha: float, ladders: Sequence[Ladder], *, two_sided: bool
+@lru_cache
+def fine_ladder(n: int) -> Ladder:
+    """Rates in steps of a quarter of the standard deviation of the share of n votes, whatever the rate: that of
+    arcsin(sqrt(share)) is 1 / (2 sqrt(n)) everywhere."""
+    step = 1 / (8 * math.sqrt(n))
+    return tuple(math.sin(number * step) ** 2 for number in range(int(math.pi / 2 / step), 0, -1))
+
+
+class _Search:
+    """The search for an upper bound on one rate, a test at a time."""
+
+    def __init__(self, numbers: Sequence[int], counts: Sequence[int], ladders: Sequence[Ladder], n: int, alpha: float):
+        """The counts are those at the looks of these numbers."""
+        self.excluded, self.kept = 1.0, 0.0
+        self._looks = list(zip(numbers, counts, strict=True))
+        self._n, self._alpha = n, alpha
+        self._ladders = list(ladders)
+        self._rates: Sequence[float] = ()
+        self._floor: tuple[int, ...] = ()
+        self._next_ladder()
+
+    def _next_ladder(self) -> None:
+        while not self._rates and self._ladders:
+            self._rates = [rate for rate in self._ladders.pop(0) if self.kept < rate < self.excluded]
+
+    @property
+    def gap(self) -> float:
+        """How far the kept and the excluded rate are apart, in arcsin(sqrt(rate)); 0 at the end of the search."""
+        if not self._rates:
+            return 0.0
+        return math.asin(math.sqrt(self.excluded)) - math.asin(math.sqrt(self.kept))
+
+    def test(self) -> None:
+        """Test the middle one of the rates that are left."""
+        middle = len(self._rates) // 2
+        rate = self._rates[middle]
+        limits = find_limits(rate, self._n, self._alpha, self._floor)
+        if any(count <= limits[number] for number, count in self._looks):
+            self.excluded, self._rates = rate, self._rates[middle + 1 :]
+        else:
+            self.kept, self._floor, self._rates = rate, limits, self._rates[:middle]
+        self._next_ladder()
+
+
+def bound_at_looks(looks: Sequence[Look], n: int, alpha: float, ladders: Sequence[Ladder]) -> tuple[float, float]:
+    """A lower bound on pA after these looks, for a budget of n draws; and 1 minus that, an upper bound on pB."""
+    numbers, misses, _ = _counts(looks, n)
+    search = _Search(numbers, misses, ladders, n, alpha)
+    while search.gap:
+        search.test()
+    p_a = hits_at(search.excluded)
+    return p_a, 1 - p_a
+
+
+def bound_both_at_looks(
+    looks: Sequence[Look],
+    n: int,
+    alpha: float,
+    ladder: Ladder,
+    sizes: Sequence[float],
+    region: Callable[[float, float], float],
 ) -> tuple[float, float]:
     """A lower bound on pA and an upper bound on pB after these looks, for a budget of n draws.
 
-    If `two_sided`, each bound has half of alpha; otherwise pB is 1 - pA, and the bound on pA has all of it.
+    `region` gives K from the bounds, and `sizes` are those, from small to large, of which it matters whether they are
+    proved. The `ladder` has the miss rates that prove them if pB = 1 - pA.
     """
-    numbers = [look_number(look.draws, n) for look in looks]
-    misses = [look.draws - look.hits for look in looks]
-    p_a = hits_at(_bound_rate(numbers, misses, ladders, n, alpha / (1 + two_sided)))
-    if not two_sided:
-        return p_a, 1 - p_a
-    p_b = _bound_rate(numbers, [look.runner_up for look in looks], ladders, n, alpha / 2)
-    return p_a, min(p_b, 1 - p_a)
+    numbers, misses, others = _counts(looks, n)
+    for_p_a, for_p_b = split_alpha(alpha, two_sided=True)
+    miss = _Search(numbers, misses, (ladder, fine_ladder(n)), n, for_p_a)
+    other = _Search(numbers, others, (fine_ladder(n),), n, for_p_b)
+    # No test excludes a rate below the bound that would hold if its look were the only one.
+    least_miss, least_other = _least(looks, misses, for_p_a), _least(looks, others, for_p_b)
+    # Before the last look, half a standard deviation of the votes so far is near enough.
+    near = 1 / (4 * math.sqrt(looks[-1].draws)) if looks[-1].draws < n else 0.0
+    while max(miss.gap, other.gap) > near:
+        proved = region(*_pair(miss.excluded, other.excluded))
+        reachable = region(*_pair(max(miss.kept, least_miss), max(other.kept, least_other)))
+        if bisect.bisect_right(sizes, proved) == bisect.bisect_right(sizes, reachable):
+            break
+        (miss if miss.gap >= other.gap else other).test()
+    return _pair(miss.excluded, other.excluded)
 
 
-def _bound_rate(
-    numbers: Sequence[int], counts: Sequence[int], ladders: Sequence[Ladder], n: int, alpha: float
-) -> float:
-    """The upper bound on a rate from its counts at the looks of these numbers; 1 if no tested rate is excluded."""
-    excluded, kept = 1.0, 0.0
-    floor: tuple[int, ...] = ()
-    for ladder in ladders:
-        rates = [rate for rate in ladder if kept < rate < excluded]
-        while rates:
-            middle = len(rates) // 2
-            limits = find_limits(rates[middle], n, alpha, floor)
-            if any(count <= limits[number] for number, count in zip(numbers, counts, strict=True)):
-                excluded, rates = rates[middle], rates[middle + 1 :]
-            else:
-                kept, rates, floor = rates[middle], rates[:middle], limits
-    return excluded
+def _least(looks: Sequence[Look], counts: Sequence[int], alpha: float) -> float:
+    return min(_bound_at_once(count, look.draws, alpha) for look, count in zip(looks, counts, strict=True))
+
+
+_bound_at_once = lru_cache(maxsize=2**16)(upper_confidence_bound)
+
+
+def _counts(looks: Sequence[Look], n: int) -> tuple[list[int], list[int], list[int]]:
+    """The numbers of the looks, and at each of them the misses and the votes for the most frequent other answer."""
+    return (
+        [look_number(look.draws, n) for look in looks],
+        [look.draws - look.hits for look in looks],
+        [look.runner_up for look in looks],
+    )
+
+
+def _pair(miss_rate: float, other_rate: float) -> tuple[float, float]:
+    """The bounds on pA and pB of these upper bounds on the miss rate and on the rate of the likeliest other answer."""
+    p_a = hits_at(miss_rate)
+    return p_a, min(other_rate, 1 - p_a)

@@ -15,7 +15,7 @@ from ars.errors import ArgumentError
 __all__ = ["Look", "check_looks", "look_draws", "look_number", "next_look", "take_look"]
 
 RATIO = 1.05
-LEAST_APART = 100
+LEAST_APART = 50
 FIRST_LOOK = 200
 MOST_SPREAD = 500
 """The first look is after at least n / MOST_SPREAD draws, and at least FIRST_LOOK."""

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from ars.checks import whole_number
 from ars.engine.statistics.bounds import MAX_N, bound_at_fixed_n, check_alpha, widen
-from ars.engine.statistics.ladder import bound_at_looks, choose_ladders
+from ars.engine.statistics.ladder import STEPS, bound_at_looks, bound_both_at_looks, make_ladder
 from ars.engine.statistics.looks import Look
 from ars.engine.statistics.stopping import (
     NO_RADIUS,
@@ -21,12 +21,16 @@ from ars.noise import Family
 
 __all__ = ["BOUNDS", "Plan"]
 
-BOUNDS = 2
+BOUNDS = 3
 """The version of the bounds of adaptive and two-sided certificates, kept with a run: other versions compute other
 bounds from the same votes. (Version 1 divided alpha among the looks and among the other answers, by Bonferroni's
-inequality.)"""
+inequality. Version 2 gave pA and pB the same part of alpha, and lost more radii at small n.)"""
 
-# Half of alpha, and the parts into which `ars-bench stopping` divides it, must be in the range of bounds.py.
+COARSE = tuple(K / 16 for K in range(1, 5 * 16))
+"""The sizes that a two-sided certificate settles besides those of its question, once it has stopped, so that it gets a
+bound of its own between two radii of the question."""
+
+# The parts of alpha, and those into which `ars-bench stopping` divides them, must be in the range of bounds.py.
 MIN_PLAN_ALPHA = 1e-9
 MIN_ADAPTIVE_ALPHA = 1e-5
 
@@ -43,7 +47,7 @@ class Plan:
     n0: int = 100
     n: int = 100_000
     alpha: float = 0.001
-    two_sided: bool = False
+    two_sided: bool = True
     question: Question | None = None
 
     def __post_init__(self) -> None:
@@ -81,16 +85,31 @@ class Plan:
         value: Callable[[str], Any] = settings.get  # __post_init__ checks the types, None included
         return cls(value("n0"), value("n"), value("alpha"), value("two_sided"), question)
 
-    def bound(self, looks: Sequence[Look], family: Family, sigma_min: float, eta: float) -> tuple[float, float]:
+    def bound(
+        self, looks: Sequence[Look], family: Family, sigma_min: float, eta: float, *, closely: bool = True
+    ) -> tuple[float, float]:
         """A lower bound on pA and an upper bound on pB, from all looks at the votes. At fixed n there is one look.
 
-        The probability of an answer may differ by `eta` between the draws and the ideal noise.
+        The probability of an answer may differ by `eta` between the draws and the ideal noise. Two-sided bounds take
+        time. Unless they are to be found `closely`, they only settle the question, which is all that stopping needs.
         """
         if self.question is None:
             (look,) = looks
-            return widen(*bound_at_fixed_n(look, self.alpha, two_sided=self.two_sided), eta)
-        ladders = choose_ladders(self.question, family, sigma_min, eta, two_sided=self.two_sided)
-        return widen(*bound_at_looks(looks, self.n, self.alpha, ladders, two_sided=self.two_sided), eta)
+            return self.bound_at_n(look, eta)
+        sizes = self.question.regions(sigma_min)
+        ladder = make_ladder(family, sizes, eta)
+        if not self.two_sided:
+            return widen(*bound_at_looks(looks, self.n, self.alpha, (STEPS, ladder)), eta)
+
+        def region(p_a: float, p_b: float) -> float:
+            return family.region(*widen(p_a, p_b, eta))
+
+        settled = tuple(sorted({*sizes, *COARSE})) if closely else sizes
+        return widen(*bound_both_at_looks(looks, self.n, self.alpha, ladder, settled, region), eta)
+
+    def bound_at_n(self, look: Look, eta: float) -> tuple[float, float]:
+        """The bounds of this look if it were the only one."""
+        return widen(*bound_at_fixed_n(look, self.alpha, two_sided=self.two_sided), eta)
 
     def stopping_rule(self, family: Family, sigma_min: float, eta: float) -> StoppingRule:
         """The rule that decides when an input with this noise has had enough draws."""
@@ -98,6 +117,9 @@ class Plan:
             return Fixed(self.n)
 
         def radius(looks: Sequence[Look]) -> float:
-            return family.radius(*self.bound(looks, family, sigma_min, eta), sigma_min) or NO_RADIUS
+            return family.radius(*self.bound(looks, family, sigma_min, eta, closely=False), sigma_min) or NO_RADIUS
 
-        return Adaptive(self.n, self.question, radius)
+        def radius_at_n(look: Look) -> float:
+            return family.radius(*self.bound_at_n(look, eta), sigma_min) or NO_RADIUS
+
+        return Adaptive(self.n, self.question, radius, radius_at_n)

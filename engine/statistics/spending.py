@@ -22,13 +22,15 @@ sequential tests for single samples of discrete responses using spending functio
 
 1. The last limit comes first. It is that of the test with a single look at n draws, less GIVEN_UP standard deviations
    of X, rounded down to a whole number of misses. So an input that uses its whole budget loses almost nothing; and
-   where misses are so rare that one of them decides, it loses nothing at all.
+   where misses are so rare that one of them decides, it loses nothing at all. For budgets below FULL draws GIVEN_UP is
+   smaller, in proportion to sqrt(n): a standard deviation is then a larger part of a radius.
 2. What that leaves of alpha is spent on the earlier looks. The look at t draws has the largest limit for which the sum
    above, over the looks up to it, is at most the share (t / T) ** EARLY of it, where T is the number of draws at the
    second-to-last look. Only outcomes that the last look would not exclude anyway cost anything.
 3. No limit is below that of a given `floor`: the limits of the test of a lower rate. The proof in ladder.py needs
-   this. If the floor costs more than alpha allows, the floor itself is the test: it is a test of a lower rate, and so,
-   by the coupling above, a test of this rate too.
+   this. If the floor costs more than that leaves, the last limit is lowered by one, up to TRIES times, which leaves
+   more. If it still does, the floor itself is the test: it is a test of a lower rate, and so, by the coupling above, a
+   test of this rate too.
 
 **Numerical error.** The share SLACK + n SLACK_A_DRAW of alpha is given up for it. It has to cover:
 
@@ -54,7 +56,8 @@ from ars.engine.statistics.looks import look_draws
 
 __all__ = ["find_limits"]
 
-GIVEN_UP = 0.2
+GIVEN_UP, FULL = 0.2, 100_000
+TRIES = 3
 EARLY = 0.25
 SLACK, SLACK_A_DRAW = 1e-6, 1e-14
 _TAIL = 1e-9
@@ -80,7 +83,19 @@ def find_limits(rate: float, n: int, alpha: float, floor: tuple[int, ...] = ()) 
     single = _find_single_limit(rate, n, alpha)
     if len(draws) == 1 or single < 0:
         return (*floor[:-1], max(single, floor[-1]))
-    last = max(single - int(GIVEN_UP * math.sqrt(n * rate * (1 - rate))), floor[-1])
+    given_up = GIVEN_UP * min(1.0, math.sqrt(n / FULL)) * math.sqrt(n * rate * (1 - rate))
+    highest = max(single - int(given_up), floor[-1])
+    for last in range(highest, max(highest - TRIES, floor[-1]) - 1, -1):
+        if limits := _spend(rate, draws, alpha, floor, last):
+            return limits
+    return floor
+
+
+def _spend(
+    rate: float, draws: tuple[int, ...], alpha: float, floor: tuple[int, ...], last: int
+) -> tuple[int, ...] | None:
+    """The limits of all looks, if that of the last one is `last`; None if the floor costs more than alpha allows."""
+    n = draws[-1]
     left = alpha - _chance_of_at_most(last, n, rate)
     limits: list[int] = []
     # The distribution of the misses of draws that have met no limit so far, and what the limits so far have spent.
@@ -95,9 +110,11 @@ def find_limits(rate: float, n: int, alpha: float, floor: tuple[int, ...] = ()) 
         excluded = int(np.searchsorted(costs, left * (now / draws[-2]) ** EARLY, "right"))
         excluded = max(excluded, floor[number] - lowest + 1, 0)
         spent = float(costs[excluded - 1]) if excluded else spent + error
+        if spent > left:
+            return None
         limits.append(lowest + excluded - 1)
         distribution, lowest = distribution[excluded:], lowest + excluded
-    return (*limits, last) if spent <= left else floor
+    return (*limits, last)
 
 
 def _find_single_limit(rate: float, n: int, alpha: float) -> int:

@@ -7,17 +7,18 @@ validity.
 `Adaptive` stops an input when its question is settled: when the radius that is certified now gives the same answer as
 the best radius that is still reachable with n draws. A radius counts as reachable if its predictive probability
 (Jeffreys prior) of being certified at n draws exceeds HOPE t (1 - t) sqrt(2 s), where t is the fraction of the budget
-spent and s the standard deviation of one vote. The threshold has this form for three reasons:
+spent and s the standard deviation of one vote. (The runner-up is taken to keep its share of the misses.) The threshold
+has this form for three reasons:
 
 - 1 - t: the more draws are left to pay for, the likelier a better answer must be.
 - t: early on, the next look costs little and tells much, so even an unlikely answer is worth waiting for.
 - sqrt(2 s): s is small where misses are rare. There the radius that n draws certify varies most by chance, so giving up
   the unlikely radii loses more inputs.
 
-HOPE decides how much certified accuracy is lost for how many draws. For the models of docs/adaptive.md, HOPE = 1.8
-loses 0.15 to 0.35 points at the worst radius of the grid, averaged over random orders of the votes. Where misses are
-rare, and most of the draws are spent, no rule with the same tests and the same loss saves even 1 % more draws
-(test_stopping_optimum.py).
+HOPE decides how much certified accuracy is lost for how many draws: at most half a point at any radius of the grid,
+averaged over random orders of the votes (docs/adaptive.md has the table). Below FULL draws it shrinks in proportion to
+sqrt(n), because there the votes leave more radii in doubt. Where misses are rare, and most of the draws are spent, no
+rule with the same tests and the same loss saves even 1 % more draws (test_stopping_optimum.py).
 """
 
 import bisect
@@ -43,15 +44,18 @@ __all__ = [
     "StoppingRule",
     "Tolerance",
     "question_from_settings",
+    "usual_radii",
 ]
 
 RADII = tuple(i * 0.25 for i in range(15))
 """The radii at which the literature reports certified accuracy."""
 
+_FIELD_SIGMAS = 0.25, 1.0
+
 NO_RADIUS = -1.0
 """Stands for the radius of votes that certify nothing, not even the radius 0."""
 
-HOPE = 1.8
+HOPE, FULL = 1.2, 100_000
 """How likely a better answer must be before it is worth more draws; the module's docstring has the formula."""
 
 LEAST_TOLERANCE = 0.001
@@ -60,6 +64,19 @@ _STEP = 2.0**-12
 """The region sizes of a grid are multiples of this, so that inputs of nearly the same scale share their tests. The
 step is at most 1/16 of K's standard deviation after 100,000 votes."""
 _SMALLEST_REGION, _LARGEST_REGION = 1 / 64, 20.0  # no region is larger than 20, even after 10^9 draws without a miss
+
+
+def usual_radii(sigma: float | None) -> tuple[float, ...]:
+    """The radii at which certified accuracy is reported if nobody asks for others, for noise of this scale.
+
+    For sigma from 0.25 to 1, or unknown, they are the literature's. Otherwise they are multiples of the largest number
+    like 0.1, 0.25, 0.5 or 10 that is not above sigma: of 0.1 for sigma = 0.12.
+    """
+    if sigma is None or _FIELD_SIGMAS[0] <= sigma <= _FIELD_SIGMAS[1]:
+        return RADII
+    power = math.floor(math.log10(sigma))
+    step = max(value for digits in ("1", "2.5", "5") if (value := float(f"{digits}e{power}")) <= sigma)
+    return tuple(float(f"{number * step:.12g}") for number in range(len(RADII)))
 
 
 class StoppingRule(Protocol):
@@ -233,6 +250,8 @@ class Adaptive:
     question: Question
     radius: Callable[[Sequence[Look]], float]
     """The radius that these looks certify, or NO_RADIUS."""
+    radius_at_n: Callable[[Look], float]
+    """The radius that a look at n draws would certify if it were the only one, or NO_RADIUS."""
     hope: float = HOPE
 
     def more(self, looks: Sequence[Look]) -> int:
@@ -241,23 +260,26 @@ class Adaptive:
         last = looks[-1]
         if last.draws == self.n:
             return 0
-        if self.question.settled(self.radius(looks), self.radius([*looks, self._best_reachable(last)])):
+        if self.question.settled(self.radius(looks), self.radius_at_n(self._best_reachable(last))):
             return 0
         return next_look(last.draws, self.n) - last.draws
 
     def _best_reachable(self, look: Look) -> Look:
-        """The best look at n draws that is still reachable after this one: more hits, or fewer votes for the runner-up,
-        would have a predictive probability below the threshold."""
+        """The best look at n draws that is still reachable after this one: more hits would have a predictive
+        probability below the threshold."""
         left = self.n - look.draws
         rate = (look.draws - look.hits + 0.5) / (look.draws + 1)
         sqrt_2s = (4 * rate * (1 - rate)) ** 0.25
-        threshold = min(0.5, self.hope * look.draws / self.n * left / self.n * sqrt_2s)
+        hope = self.hope * min(1.0, math.sqrt(self.n / FULL))
+        threshold = min(0.5, hope * look.draws / self.n * left / self.n * sqrt_2s)
         # Given the votes of m draws, the share of hits among the `left` draws to come has about the variance
         # pq (1/m + 1/left) = pq / (m left / n): that of a posterior in which each vote counts only left / n.
         hits = _posterior_quantile(look.hits, look.draws, left / self.n, 1 - threshold)
-        runner_up = _posterior_quantile(look.runner_up, look.draws, left / self.n, threshold)
-        reached = min(self.n - look.draws + look.hits, look.hits + round(left * hits))
-        return Look(self.n, reached, min(self.n - reached, look.runner_up + round(left * runner_up)))
+        new_hits = round(left * hits)
+        reached, misses, new_misses = look.hits + new_hits, look.draws - look.hits, left - new_hits
+        # The runner-up keeps its share of the misses.
+        share = look.runner_up / misses if misses else 1.0
+        return Look(self.n, reached, look.runner_up + round(share * new_misses))
 
 
 def _posterior_quantile(count: int, draws: int, weight: float, quantile: float) -> float:

@@ -166,7 +166,7 @@ def test_runs_that_cannot_be_compared_are_one_sentence():
             ["fixed.sqlite", "seed.sqlite"],
             "seed.sqlite: its seed is 1, and that of fixed.sqlite is 0; certify one of them again with the seed of",
         ),
-        (["fixed.sqlite", "old.sqlite"], "old.sqlite: its bounds are of version 1, and this version of ARS has 2;"),
+        (["fixed.sqlite", "old.sqlite"], "old.sqlite: its bounds are of version 1, and this version of ARS has 3;"),
         (["damaged.sqlite"], "damaged.sqlite: it is damaged"),
         (["empty.sqlite"], "empty.sqlite: it holds no certificates; certify some inputs first"),
         (["fixed.sqlite", "--n", "0"], "--n"),

