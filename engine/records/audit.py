@@ -249,9 +249,8 @@ def _compare_certificates(
 ) -> list[str]:
     """The differences, without what an older store does not say."""
     here = asdict(again)
-    # Older versions knew smaller regions of Laplace noise, and rounded some in other last digits. A record that claims
-    # no more than its votes prove holds too.
-    if 0 < recorded.K <= again.K * (1 + 1e-12) and recorded.radius == recorded.K * recorded.sigma_min:
+    # Older versions rounded the regions of some families in other last digits.
+    if math.isclose(recorded.K, again.K, rel_tol=1e-12) and math.isclose(recorded.radius, again.radius, rel_tol=1e-12):
         without = (*without, "K", "radius")
     return [
         f"input {idx}: {name} is {value} in the record, and {verb} {here[name]}"

@@ -226,7 +226,7 @@ def test_each_chart_has_the_radii_of_all_runs_in_one_norm(runs):
         assert one.radii[-1] > max(radius for radius in one.radii if one.shares[0][one.radii.index(radius)] > 0)
         parts = (len(one.radii) - 1) / round(one.radii[-1] / one.step)
         assert parts == int(parts), "the radii of the table are among those of the curve"
-    assert curves["linf"].step < curves["l2"].step == 0.25
+    assert curves["linf"].step < curves["l2"].step == 0.1
 
 
 def test_a_run_that_does_not_say_its_scales_has_no_curve_in_larger_norms(runs):

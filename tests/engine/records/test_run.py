@@ -46,7 +46,7 @@ def test_it_makes_the_store_of_the_command():
     result = run(store="python.sqlite")
     assert records("python.sqlite") == records()
     assert read_header(Path("python.sqlite")) == read_header(Path("run.sqlite"))
-    expected = ars.summarize(ars.read_records("run.sqlite"))
+    expected = ars.summarize(ars.read_records("run.sqlite"), at=[number / 10 for number in range(15)])
     assert replace(result.summary, seconds=0) == replace(expected, seconds=0)
     assert (result.store, result.batch) == (Path("python.sqlite"), 64)
 

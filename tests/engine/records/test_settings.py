@@ -51,7 +51,7 @@ def test_settings_are_one_flat_object_without_nulls():
         "n0": 10,
         "n": 1000,
         "alpha": 0.001,
-        "two_sided": False,
+        "two_sided": True,
         "stopping": "fixed",
         "seed": 0,
         "batch": 64,
