@@ -14,12 +14,13 @@ from ars.bench.stopping.replay import ORDERS, Votes, reorder_votes, replay_rule
 from ars.bench.stopping.rules import OURS
 from ars.command_line import Command
 from ars.engine.records.store import read_header, read_records
+from ars.engine.records.summary import radii_of_run
 from ars.engine.statistics.bounds import MAX_N
 from ars.engine.statistics.certificate import format_radius
-from ars.engine.statistics.stopping import HOPE, Grid, usual_radii
-from ars.errors import StoreError
+from ars.engine.statistics.stopping import HOPE, Grid
+from ars.errors import ArgumentError, StoreError
 
-__all__ = ["Proved", "bounds", "compare_bounds"]
+__all__ = ["Proved", "bounds", "measure_bounds"]
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -53,14 +54,18 @@ def bounds(stores: tuple[Path, ...], n: int | None) -> None:
         voted = [record for record in records if record.certificate.n]
         if not voted:
             raise StoreError(store, "it has no votes", "certify some inputs first")
-        draws = min(n or settings.plan.n, settings.plan.n)
-        question = Grid(usual_radii(voted[0].certificate.sigma_min))
+        if any(record.label is None for record in records):
+            raise StoreError(store, "some of its inputs have no label", "give a run of labelled data")
+        draws = n or settings.plan.n
+        if draws > settings.plan.n:
+            raise ArgumentError("n", draws, f"the votes of {store} are {settings.plan.n} for each input")
+        question = Grid(radii_of_run(settings.plan, records))
         votes = list(reorder_votes(voted, draws))
-        found = [compare_bounds(votes, draws, question, len(records), two_sided=two) for two in (False, True)]
+        found = [measure_bounds(votes, draws, question, len(records), two_sided=two) for two in (False, True)]
         _show(f"{store}: {len(records)} inputs, {len(voted)} of them with votes, n = {draws:,}", question, *found)
 
 
-def compare_bounds(votes: Sequence[Votes], n: int, question: Grid, inputs: int, *, two_sided: bool) -> Proved:
+def measure_bounds(votes: Sequence[Votes], n: int, question: Grid, inputs: int, *, two_sided: bool) -> Proved:
     """What these bounds prove of the votes, which are in ORDERS orders, out of so many inputs."""
     votes = [
         dataclasses.replace(one, certificate=dataclasses.replace(one.certificate, two_sided=two_sided)) for one in votes

@@ -45,7 +45,8 @@ def certify(
     """The paper's algorithm "Anisotropic Randomized Smoothing Certification".
 
     With probability at least 1 - alpha over the draws, what the certificate claims is true. It may abstain. The total
-    variation distance between a draw and the ideal noise is at most `eta`.
+    variation distance between a draw and the ideal noise is at most `eta`. `scale` has a value for each dimension of
+    the input.
 
     If a `label` is given, an input whose selected class is another one ends there: it can no longer be certified
     correct, whatever the estimation draws would say.
@@ -57,7 +58,9 @@ def certify(
 
     if label not in (None, c_a):
         classes = len(counts_select) - 1
-        return end_after_selection(c_a, classes, plan=plan, family=family, scale=scale, kind=kind, eta=eta)
+        return end_after_selection(
+            c_a, classes, plan=plan, family=family, scale=scale, kind=kind, dimensions=scale.size, eta=eta
+        )
 
     rule = plan.stopping_rule(family.in_dimensions(scale.size), float(scale.min()), eta)
     counts, looks = np.zeros_like(counts_select), list[Look]()
@@ -67,7 +70,17 @@ def certify(
 
     if plan.question is None:
         looks = []  # a certificate at fixed n keeps none
-    return certify_votes(counts.tolist(), c_a, plan=plan, family=family, scale=scale, kind=kind, looks=looks, eta=eta)
+    return certify_votes(
+        counts.tolist(),
+        c_a,
+        plan=plan,
+        looks=looks,
+        family=family,
+        scale=scale,
+        kind=kind,
+        dimensions=scale.size,
+        eta=eta,
+    )
 
 
 @dataclass(frozen=True)

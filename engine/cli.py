@@ -88,11 +88,13 @@ def certify(
     quiet: bool,
 ) -> None:
     """Certify inputs into a run store. The same command again resumes a run that was stopped."""
+    plan = Plan(n0, n, alpha, bounds == "two-sided", stop.question())
     if out == Path("-"):
         raise StoreError(out, "a run store is a file", "give --out a name, and print it with `ars-engine results`")
     with model.load() as classifier, TerminalProgress(classifier, quiet=quiet) as progress:
         progress.describe_model()
-        plan = Plan(n0, n, alpha, bounds == "two-sided", stop.question(classifier.noise.scale_hint))
+        if stop.stopping == "adaptive" and plan.question is None:
+            plan = dataclasses.replace(plan, question=classifier.usual_question())
         try:
             result = certify_run(
                 classifier,

@@ -11,7 +11,7 @@ import click
 from ars.engine.backends import list_backends
 from ars.engine.records.inputs import Inputs
 from ars.engine.smoothed import SmoothedClassifier, load
-from ars.engine.statistics.stopping import Grid, Question, Tolerance, usual_radii
+from ars.engine.statistics.stopping import Grid, Question, Tolerance
 from ars.errors import ArgumentError
 from ars.noise import FAMILIES
 
@@ -67,8 +67,8 @@ class StoppingOptions:
     radius: float | None
     tolerance: float | None
 
-    def question(self, sigma: float | None) -> Question | None:
-        """What adaptive stopping has to settle; None for a fixed number of draws. The noise has this scale."""
+    def question(self) -> Question | None:
+        """What adaptive stopping has to settle; None for a fixed number of draws, or if nothing was asked for."""
         given = {name: value for name, value in vars(self).items() if name != "stopping" and value is not None}
         if self.stopping == "fixed" and given:
             name, value = given.popitem()
@@ -82,7 +82,7 @@ class StoppingOptions:
             return Tolerance(self.tolerance)
         if self.radius is not None:
             return Grid((self.radius,))
-        return Grid(usual_radii(sigma)) if self.radii is None else Grid.parse(self.radii)
+        return None if self.radii is None else Grid.parse(self.radii)
 
 
 def _gather(group: type, argument: str, *options: Callable[[Command], Command]) -> Callable[[Command], Command]:

@@ -29,7 +29,7 @@ from ars.engine.samplers import Sampler
 from ars.engine.scheduler import Finished, Job
 from ars.engine.statistics.certificate import Certificate
 from ars.engine.statistics.plan import Plan
-from ars.engine.statistics.stopping import Question
+from ars.engine.statistics.stopping import Grid, Question, usual_radii
 from ars.errors import ArgumentError, DataError, OutOfMemory
 from ars.noise import family_named
 
@@ -235,6 +235,10 @@ class SmoothedClassifier:
     def _own_id(self, input_id: int | None) -> int:
         return next(self._input_ids) if input_id is None else input_id
 
+    def usual_question(self) -> Grid:
+        """The question of adaptive stopping if nothing else is asked: which of the usual radii are certified?"""
+        return Grid(usual_radii(self.family, self.noise.scale_hint))
+
     @property
     def noise_stream(self) -> int:
         return 2 if self.lattice else 1
@@ -321,6 +325,9 @@ class SmoothedClassifier:
                     found = f"its shape is {x.shape}, and the first one's is {shape}"
                     raise DataError(f"input {input_id}", found, "give inputs of one shape")
                 mean, scale = self.noise.at(input_id, x)
+                if not mean.shape == scale.shape == shape:
+                    found = f"its noise maps have the shapes {mean.shape} and {scale.shape}"
+                    raise DataError(f"input {input_id}", found, f"they must have the input's, {shape}")
                 eta = self.lattice.error(x, mean, scale, self.family) if self.lattice else 0.0
                 yield Job(input_id, x, mean, scale, procedure_for(input_id, scale, eta))
 

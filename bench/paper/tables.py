@@ -112,7 +112,8 @@ def _best(certified: Sequence[Certified], radii: Sequence[float]) -> list[list[s
     groups: dict[tuple[str, ...], list[Certified]] = {}
     for one in certified:
         if one.run.summary.labelled:
-            groups.setdefault((one.network, one.data, one.kind, one.family), []).append(one)
+            bounds = "two-sided" if one.run.header.settings.plan.two_sided else "binary"
+            groups.setdefault((one.network, one.data, one.kind, one.family, bounds), []).append(one)
     rows = []
     for group in groups.values():
         if len(group) > 1:

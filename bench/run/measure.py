@@ -20,6 +20,7 @@ from ars.engine.statistics.plan import Plan
 from ars.engine.statistics.stopping import Grid, usual_radii
 from ars.errors import ArgumentError, ModelError, RunError, UnknownName
 from ars.manifest import PRECISIONS
+from ars.noise import family_named
 
 __all__ = ["Wanted", "measure"]
 
@@ -77,7 +78,8 @@ def measure(
     model = wanted.files_of(open_bench_model(engine, folder), engine)
     left_out: list[str] = []
     with ExitStack() as stack:
-        adaptive = None if data is None else replace(plan, question=Grid(usual_radii(model.sigma0 or sigma)))
+        usual = usual_radii(family_named(model.family), model.sigma0 or sigma)
+        adaptive = None if data is None else replace(plan, question=Grid(usual))
         examples = _examples(model, data, inputs)
         labels = _labels(examples) if only_correct else None
         pixels = tuple(example.x for example in examples)

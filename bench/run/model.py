@@ -28,6 +28,7 @@ class BenchModel:
     """The kind of its own noise; None if it has none, so that a sigma must be given."""
     sigma0: float | None = None
     """The scale that its noise aims at."""
+    family: str = "gaussian"
 
 
 def open_bench_model(engine: str, folder: Path) -> BenchModel:
@@ -56,7 +57,7 @@ def _of_model_file(path: Path) -> BenchModel:
     from ars.train.model_file import read_model_file
 
     settings, _ = read_model_file(path)
-    return BenchModel(path.stem, (), path, settings.kind.value, settings.bounds.sigma0)
+    return BenchModel(path.stem, (), path, settings.kind.value, settings.bounds.sigma0, settings.family)
 
 
 def _of_manifest(name: str, manifest: Manifest, folder: Path) -> BenchModel:
@@ -66,7 +67,7 @@ def _of_manifest(name: str, manifest: Manifest, folder: Path) -> BenchModel:
         if file.role in ("classifier", "engine")
     )
     noise = manifest.noise
-    return BenchModel(name, files, manifest.file("trained", folder), noise.kind.value, noise.sigma0)
+    return BenchModel(name, files, manifest.file("trained", folder), noise.kind.value, noise.sigma0, noise.family)
 
 
 # The shape of an input, by the beginning of the architecture's name.

@@ -17,8 +17,9 @@ from ars.command_line import Command
 from ars.engine.records.record import Record
 from ars.engine.records.settings import RunSettings, differences
 from ars.engine.records.store import read_header, read_records
+from ars.engine.records.summary import radii_of_run
 from ars.engine.statistics.bounds import MAX_N
-from ars.engine.statistics.stopping import Grid, usual_radii
+from ars.engine.statistics.stopping import Grid
 from ars.errors import StoreError
 
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -44,7 +45,7 @@ def stopping(fixed: Path, adaptive: Path | None, n: int | None, as_json: bool) -
     settings, whole = _read(fixed, "fixed")
     drawn = settings.plan.n
     n, saving, inputs = n or drawn, None, list(whole.values())
-    question = Grid(usual_radii(inputs[0].certificate.sigma_min))
+    question = Grid(radii_of_run(settings.plan, inputs))
     if adaptive is not None:
         others, stopped = _read(adaptive, "adaptive")
         _check_alike(fixed, settings, adaptive, others)
@@ -84,11 +85,12 @@ def _read(store: Path, stopping: str) -> tuple[RunSettings, dict[int, Record]]:
 
 
 def _check_alike(fixed: Path, settings: RunSettings, adaptive: Path, others: RunSettings) -> None:
-    """Refuse runs whose votes differ, and an adaptive run whose bounds are of another version than ours here."""
-    if others.bounds != others.plan.bounds_version:
-        version = others.plan.bounds_version
-        found = f"its bounds are of version {others.bounds or 1}, and this version of ARS has {version}"
-        raise StoreError(adaptive, found, "certify again into another store")
+    """Refuse runs whose votes differ, and those whose bounds are of another version than ours here."""
+    for path, run in ((fixed, settings), (adaptive, others)):
+        if run.bounds != run.plan.bounds_version:
+            version = run.plan.bounds_version
+            found = f"its bounds are of version {run.bounds or 1}, and this version of ARS has {version}"
+            raise StoreError(path, found, "certify again into another store")
     # Runs that differ only in the question, and so perhaps in the bounds, have the same votes.
     asked_nothing = dataclasses.replace(others.plan, question=None)
     alike = dataclasses.replace(others, plan=asked_nothing, bounds=settings.bounds)

@@ -24,7 +24,7 @@ from ars.engine.statistics.stopping import HOPE, NO_RADIUS, Adaptive, Grid
 __all__ = ["HOPES", "ORDERS", "Outcome", "Votes", "reorder_votes", "replay", "replay_rule"]
 
 AS_IT_IS = "ars, as it is"
-HOPES = (4.0, 3.2, 2.5, 1.8, HOPE, 0.9, 0.5, 0.01)
+HOPES = tuple(sorted({4.0, 3.2, 2.5, 1.8, HOPE, 0.9, 0.5, 0.01}, reverse=True))
 ALLOWED = 0.005
 """The certified accuracy that a rule may lose at any radius, as a fraction of the inputs."""
 ORDERS = 4

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ars.data import Dataset, ImageSize, open_data
-from ars.engine.noise_maps import Generated
 from ars.engine.records.inputs import content_sha256
 from ars.engine.records.record import Record
 from ars.engine.records.run import environment_of, settings_of
@@ -195,9 +194,8 @@ def _compare_scales(records: Sequence[Record], settings: RunSettings) -> list[st
 
 
 def _compare_inputs(records: Sequence[Record], data: Dataset, classifier: SmoothedClassifier) -> dict[int, str]:
-    """The inputs that are not in the data as the run read them, or whose scales or eta do not follow from their noise
-    maps, with a sentence for each. (Where a generator makes the maps of each input, those of the sample are compared
-    when it is redrawn.)"""
+    """The inputs that are not in the data as the run read them, or whose dimensions, scales or eta do not follow from
+    their noise maps, with a sentence for each."""
     found = {}
     for record in records:
         idx = record.idx
@@ -205,7 +203,7 @@ def _compare_inputs(records: Sequence[Record], data: Dataset, classifier: Smooth
             found[idx] = f"input {idx}: {data.name} has only {len(data)} inputs"
         elif (content_sha256(x := (example := data[idx]).x), example.label) != (record.input_sha256, record.label):
             found[idx] = f"input {idx}: {data.name} has another image or label there"
-        elif not isinstance(classifier.noise, Generated):
+        else:
             mean, scale = classifier.noise.at(idx, x)
             eta = classifier.lattice.error(x, mean, scale, classifier.family) if classifier.lattice else 0.0
             if different := _compare_noise(record.certificate, scale, eta):
@@ -249,8 +247,13 @@ def _compare_certificates(
 ) -> list[str]:
     """The differences, without what an older store does not say."""
     here = asdict(again)
-    # Older versions rounded the regions of some families in other last digits.
-    if math.isclose(recorded.K, again.K, rel_tol=1e-12) and math.isclose(recorded.radius, again.radius, rel_tol=1e-12):
+    # Older versions, which did not keep the dimensions, rounded the regions of some families in other last digits.
+    older = recorded.dimensions is None
+    if (
+        older
+        and math.isclose(recorded.K, again.K, rel_tol=1e-12)
+        and recorded.radius == recorded.K * recorded.sigma_min
+    ):
         without = (*without, "K", "radius")
     return [
         f"input {idx}: {name} is {value} in the record, and {verb} {here[name]}"

@@ -182,6 +182,8 @@ def read_row(row: Mapping[str, Value]) -> Record:
         except (TypeError, ValueError) as error:
             raise ValueError(f"the {column.name} of input {row['idx']}: {error}") from error
     certificate = Certificate(**of_certificate)
+    if sum(certificate.counts) != certificate.n:
+        raise ValueError(f"the counts of input {row['idx']} are not {certificate.n} votes")
     if certificate.selected >= len(certificate.counts) - 1:
         raise ValueError(f"input {row['idx']} has no votes for class {certificate.selected}")
     return Record(certificate=certificate, **of_record)

@@ -2,16 +2,18 @@
 csv, json) with the columns of columns.py."""
 
 import csv
+import dataclasses
 import io
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ars.engine.records.columns import SHOWN
 from ars.engine.records.record import Record
+from ars.engine.records.settings import RunSettings
 from ars.engine.records.store import read_header, read_records
-from ars.engine.statistics.plan import Plan
+from ars.engine.records.summary import radii_of_run
 from ars.engine.statistics.shortfall import Stop, find_shortfall
 from ars.errors import StoreError
 from ars.noise.norms import norm_name
@@ -35,22 +37,25 @@ class Result(Record):
 
 def read_results(path: Path, norm: float | None = None) -> Iterator[Result]:
     """The results of a run with radii in this norm (1, 2 or math.inf), by default that of its noise family."""
-    plan = read_header(path).settings.plan
-    for record in read_records(path):
-        result = make_result(record, plan, record.certificate.norm if norm is None else norm)
+    settings, records = read_header(path).settings, list(read_records(path))
+    radii = radii_of_run(settings.plan, records)
+    for record in records:
+        result = make_result(record, settings, radii, record.certificate.norm if norm is None else norm)
         if result is None:
             problem = f"input {record.idx} is of a version that did not keep what a radius in l{norm:g} needs"
             raise StoreError(path, problem, "certify again, or leave out --norm")
         yield result
 
 
-def make_result(record: Record, plan: Plan, norm: float) -> Result | None:
-    """The result of a record of a run with this plan; None if the record is of a version that did not keep what its
-    radius in this norm needs."""
-    certificate = record.certificate
-    radius, lacked = certificate.radius_in(norm), find_shortfall(certificate, plan)
+def make_result(record: Record, settings: RunSettings, radii: Sequence[float], norm: float) -> Result | None:
+    """The result of a record of a run, with what it lacked to the next of these radii; None if the record is of a
+    version that did not keep what its radius in this norm needs."""
+    certificate, plan = record.certificate, settings.plan
+    radius, lacked = certificate.radius_in(norm), find_shortfall(certificate, plan, radii)
     if radius is None:
         return None
+    if settings.bounds != plan.bounds_version:  # the bounds of an older version give other numbers
+        lacked = dataclasses.replace(lacked, votes_short=None, explanation="")
     next_radius = None if lacked.next_radius is None else certificate.convert_radius(lacked.next_radius, norm)
     return Result(
         **vars(record),

@@ -23,11 +23,10 @@ from ars.engine.records.inputs import (
 from ars.engine.records.record import Record
 from ars.engine.records.settings import Environment, Origin, RunHeader, RunSettings
 from ars.engine.records.store import Store, read_records, stored_settings
-from ars.engine.records.summary import Summary, summarize
+from ars.engine.records.summary import Summary, radii_of_run, summarize
 from ars.engine.samplers.host import usable_instructions
 from ars.engine.smoothed import Prepared, SmoothedClassifier
 from ars.engine.statistics.plan import Plan
-from ars.engine.statistics.stopping import usual_radii
 from ars.errors import DataError, DependentRows, StoreError
 
 __all__ = ["RunProgress", "RunResult", "certify_run", "environment_of", "settings_of"]
@@ -135,8 +134,8 @@ def certify_run(
             opened.refuse()
             raise
     chosen = set(ids)
-    radii = plan.question.radii if plan.question else usual_radii(classifier.noise.scale_hint)
-    summary = summarize((record for record in read_records(path) if record.idx in chosen), radii)
+    records = [record for record in read_records(path) if record.idx in chosen]
+    summary = summarize(records, radii_of_run(plan, records))
     return RunResult(path, summary, prepared.batch, fullness.share())
 
 

@@ -201,6 +201,8 @@ def _check_resumable(database: sqlite3.Connection, path: Path, settings: RunSett
                 problem = f"it holds certificates of another model (SHA-256 {str(found)[:12]}...)"
             case "data":
                 problem = "it holds certificates of other data"
+            case "two_sided":
+                problem = f"it holds a run with --bounds {'two-sided' if found else 'binary'}"
             case "only_correct":
                 problem = f"it holds a run {'with' if found else 'without'} --only-correct"
             case _:

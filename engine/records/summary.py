@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import median_low
 
 from ars.engine.records.record import Record
-from ars.engine.statistics.stopping import RADII
+from ars.engine.statistics.plan import Plan
+from ars.engine.statistics.stopping import RADII, usual_radii
 
-__all__ = ["RADII", "Summary", "summarize"]
+__all__ = ["Summary", "radii_of_run", "summarize"]
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,17 @@ class Summary:
     """Draws whose logits were not finite, and that voted for nobody."""
     draws: int
     seconds: float
+
+
+def radii_of_run(plan: Plan, records: Sequence[Record]) -> tuple[float, ...]:
+    """The radii at which the certified accuracy of a run is reported: those of its question, or else the usual ones for
+    its noise, whose scale is the median of the smallest scales."""
+    if plan.question:
+        return plan.question.radii
+    if not records:
+        return RADII
+    made = records[0].certificate
+    return usual_radii(made.noise_family, median_low(record.certificate.sigma_min for record in records))
 
 
 def summarize(records: Iterable[Record], at: Sequence[float] = RADII) -> Summary:

@@ -165,8 +165,8 @@ def certify_votes(
     `counts` are the votes of the estimation draws: for each class, and last the draws that voted for nobody, which
     compete with the classes as one more answer. `selected` is the class that won the plan's n0 selection draws; the
     estimation draws must be independent of it. `scale` is rounded to float32, as the noise is drawn. It is a map, or
-    one number for all `dimensions`; without these, the certificate has no radius in larger norms, and K is one that the
-    family has in any number of dimensions.
+    one number for all `dimensions` of the input. Without these, the certificate has no radius in larger norms, and K is
+    one that the family has in any number of dimensions.
 
     If the plan has no question, there must be n votes. If it has one, the number of votes may depend on the votes
     themselves; then `looks` are all looks that were taken, and the last is the look at `counts`.
@@ -231,7 +231,7 @@ class _Noise:
         sigma_min = float(sigma.min())
         if kind is NoiseKind.ISOTROPIC and sigma_min != sigma.max():
             raise ArgumentError("kind", str(kind), "this scale is not the same everywhere")
-        dimensions = _count_dimensions(sigma, dimensions)
+        dimensions = _check_dimensions(sigma, dimensions)
         if dimensions is not None:
             family = family.in_dimensions(dimensions)
         return cls(family, kind, sigma, sigma_min, dimensions, eta)
@@ -278,15 +278,15 @@ def _check_selected(selected: int, classes: int) -> int:
     return whole_number("selected", selected, 0, classes - 1, f"there are {classes} classes")
 
 
-def _count_dimensions(sigma: NDArray[np.float64], dimensions: int | None) -> int | None:
-    """The dimensions of a scale map, or those that are given for a single scale."""
-    if dimensions is not None:
-        dimensions = whole_number("dimensions", dimensions, 1, 2**63 - 1, "an input has at least one")
-    if sigma.ndim == 0:
-        return dimensions
-    if dimensions not in (None, sigma.size):
+def _check_dimensions(sigma: NDArray[np.float64], dimensions: int | None) -> int | None:
+    """The dimensions, if they are given. They do not follow from a scale map, which may hold for larger inputs by
+    repetition, like one of shape (3, 1, 1)."""
+    if dimensions is None:
+        return None
+    dimensions = whole_number("dimensions", dimensions, 1, 2**63 - 1, "an input has at least one")
+    if sigma.size not in (1, dimensions):
         raise ArgumentError("dimensions", dimensions, f"the scale map has {sigma.size}")
-    return sigma.size
+    return dimensions
 
 
 def geometric_mean(scale: NDArray[np.floating]) -> float:

@@ -19,7 +19,7 @@ from functools import lru_cache
 from ars.engine.statistics.certificate import Certificate
 from ars.engine.statistics.looks import Look
 from ars.engine.statistics.plan import Plan
-from ars.engine.statistics.stopping import Grid, usual_radii
+from ars.engine.statistics.stopping import Grid
 from ars.noise import Family
 from ars.noise.norms import norm_name
 
@@ -53,13 +53,12 @@ class Shortfall:
     """The same in one or two sentences."""
 
 
-def find_shortfall(certificate: Certificate, plan: Plan) -> Shortfall:
-    """Why an input stopped that was certified by this plan, and what it lacked."""
+def find_shortfall(certificate: Certificate, plan: Plan, radii: Sequence[float]) -> Shortfall:
+    """Why an input stopped that was certified by this plan, and what it lacked to the next of these radii."""
     if certificate.n == 0:
         return Shortfall(
             Stop.WRONG_CLASS, None, None, "It ended after selection, because the selected class was wrong."
         )
-    radii = plan.question.radii if plan.question else usual_radii(certificate.sigma_min)
     following = (radius for radius in radii if radius > certificate.radius)
     next_radius = 0.0 if certificate.abstained else next(following, None)
     votes_short = None if next_radius is None else _count_votes_short(certificate, plan, next_radius)

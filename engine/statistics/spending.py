@@ -52,11 +52,11 @@ from numpy.typing import NDArray
 from scipy.signal import fftconvolve
 from scipy.special import betainc, betaincc
 
-from ars.engine.statistics.looks import look_draws
+from ars.engine.statistics.looks import FULL, look_draws
 
 __all__ = ["find_limits"]
 
-GIVEN_UP, FULL = 0.2, 100_000
+GIVEN_UP = 0.2
 TRIES = 3
 EARLY = 0.25
 SLACK, SLACK_A_DRAW = 1e-6, 1e-14

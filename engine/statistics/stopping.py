@@ -30,8 +30,9 @@ from typing import Protocol, Self
 from scipy.special import betaincinv
 
 from ars.checks import real_number
-from ars.engine.statistics.looks import Look, look_draws, next_look
+from ars.engine.statistics.looks import FULL, Look, look_draws, next_look
 from ars.errors import ArgumentError
+from ars.noise import Family
 
 __all__ = [
     "NO_RADIUS",
@@ -50,12 +51,10 @@ __all__ = [
 RADII = tuple(i * 0.25 for i in range(15))
 """The radii at which the literature reports certified accuracy."""
 
-_FIELD_SIGMAS = 0.25, 1.0
-
 NO_RADIUS = -1.0
 """Stands for the radius of votes that certify nothing, not even the radius 0."""
 
-HOPE, FULL = 1.4, 100_000
+HOPE = 1.4
 """How likely a better answer must be before it is worth more draws; the module's docstring has the formula."""
 
 LEAST_TOLERANCE = 0.001
@@ -66,16 +65,26 @@ step is at most 1/16 of K's standard deviation after 100,000 votes."""
 _SMALLEST_REGION, _LARGEST_REGION = 1 / 64, 20.0  # no region is larger than 20, even after 10^9 draws without a miss
 
 
-def usual_radii(sigma: float | None) -> tuple[float, ...]:
+_USUAL_SHARE = 0.9993
+"""The share that 10,000 draws prove if all of them hit, at alpha = 0.001."""
+
+
+def usual_radii(family: Family, sigma: float | None) -> tuple[float, ...]:
     """The radii at which certified accuracy is reported if nobody asks for others, for noise of this scale.
 
-    For sigma from 0.25 to 1, or unknown, they are the literature's. Otherwise they are multiples of the largest number
-    like 0.1, 0.25, 0.5 or 10 that is not above sigma: of 0.1 for sigma = 0.12.
+    They are the literature's if sigma is not known, or if at least three of these and not all can be reached with
+    10,000 draws: for Gaussian noise of sigma from 0.24 to 1.1. Otherwise they are multiples of the largest number like
+    0.1, 0.25, 0.5 or 10 of which three or four can be reached.
     """
-    if sigma is None or _FIELD_SIGMAS[0] <= sigma <= _FIELD_SIGMAS[1]:
+    if sigma is None:
         return RADII
-    power = math.floor(math.log10(sigma))
-    step = max(value for digits in ("1", "2.5", "5") if (value := float(f"{digits}e{power}")) <= sigma)
+    reach = sigma * family.region(_USUAL_SHARE, 1 - _USUAL_SHARE)
+    if 3 * RADII[1] <= reach <= RADII[-1]:
+        return RADII
+    most = reach / 3 if reach < RADII[-1] else reach / 4
+    power = math.floor(math.log10(most))
+    steps = [float(f"{digits}e{exponent}") for exponent in (power - 1, power) for digits in ("1", "2.5", "5")]
+    step = max(step for step in steps if step <= most)
     return tuple(float(f"{number * step:.12g}") for number in range(len(RADII)))
 
 

@@ -5,9 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from scipy.stats import norm
 from support import models
+from support.tracing import untraced
 
-from ars.bench.bounds import compare_bounds
+from ars.bench.bounds import measure_bounds
 from ars.bench.cli import main
 from ars.bench.stopping.replay import ORDERS, reorder_votes
 from ars.engine.cli import main as engine
@@ -28,7 +30,7 @@ def compared(probabilities, inputs=20):
         for idx, row in enumerate(counts.tolist())
     ]
     votes = list(reorder_votes(records, N))
-    return [compare_bounds(votes, N, Grid((0, 0.25, 0.5)), inputs, two_sided=two) for two in (False, True)]
+    return [measure_bounds(votes, N, Grid((0, 0.25, 0.5)), inputs, two_sided=two) for two in (False, True)]
 
 
 def test_two_sided_bounds_certify_more_where_misses_are_spread_and_hardly_less_where_they_are_not():
@@ -42,11 +44,29 @@ def test_two_sided_bounds_certify_more_where_misses_are_spread_and_hardly_less_w
         assert one.lost <= 0.05
 
 
+@pytest.mark.parametrize("n", [1000, 10_000, 100_000])
+@untraced()
+def test_adaptive_stopping_loses_at_most_half_a_point_at_every_budget(n):
+    """200 inputs like a trained model's, of which many hardly ever miss, in 4 orders; both kinds of bounds."""
+    rng = np.random.default_rng(1)
+    shares = norm.cdf(np.concatenate([rng.normal(1.5, 1.3, 150), rng.uniform(2.5, 6, 50)]))
+    noise = {"family": GAUSSIAN, "scale": 0.5, "kind": NoiseKind.ISOTROPIC}
+    records = []
+    for idx, share in enumerate(shares):
+        hits = rng.binomial(n, share)
+        other = rng.binomial(n - hits, 0.6)
+        made = certify_votes([hits, other, n - hits - other, 0], 0, plan=Plan(n=n), **noise)
+        records.append(Record(idx, 0, made, n + 100, 0.1, ""))
+    votes = list(reorder_votes(records, n))
+    for two_sided in (False, True):
+        assert measure_bounds(votes, n, Grid(), len(records), two_sided=two_sided).lost <= 0.005
+
+
 def test_inputs_that_ended_after_selection_count_as_not_certified():
     binary, _ = compared([0.9, 0.1])
     noise = {"family": GAUSSIAN, "scale": 0.5, "kind": NoiseKind.ISOTROPIC}
     one = Record(0, 0, certify_votes([1800, 200, 0], 0, plan=Plan(n=N), **noise), N + 100, 0.1, "")
-    half = compare_bounds(list(reorder_votes([one], N)), N, Grid((0.25,)), 2, two_sided=False)
+    half = measure_bounds(list(reorder_votes([one], N)), N, Grid((0.25,)), 2, two_sided=False)
     assert half.certified_accuracy == (0.5,)
     assert half.average_radius == pytest.approx(binary.average_radius / 2, rel=0.1)
     assert len(list(reorder_votes([one], N))) == ORDERS

@@ -224,7 +224,7 @@ def test_a_store_of_another_model_other_data_or_other_settings():
     refused(certify("--seed", "1"), "seed = 0, and this one has 1")
     refused(certify("--alpha", "0.01"), "alpha = 0.001, and this one has 0.01")
     refused(certify("--batch", "32"), "batch = 64, and this one has 32")
-    refused(certify("--bounds", "binary"), "two_sided = True, and this one has False")
+    refused(certify("--bounds", "binary"), "run.sqlite: it holds a run with --bounds two-sided; choose another store")
     assert records() == before
 
 

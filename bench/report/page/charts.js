@@ -46,7 +46,7 @@ const clip = (text, most) => text.length > most ? text.slice(0, most - 1) + "…
 
 function accuracyChart(curves, runs) {
   const numbers = Object.keys(curves.shares).map(Number), radii = curves.radii, end = radii[radii.length - 1];
-  const norm = normName(curves.norm), digits = curves.step < 0.01 ? 4 : curves.step < 0.25 ? 3 : 2;
+  const norm = normName(curves.norm);
   const draw = (width) => {
     const wide = width > 560, labelWidth = wide ? Math.min(170, width * 0.24) : 14;
     const box = { left: 46, right: width - labelWidth, top: 12, bottom: wide ? 340 : 260 };
@@ -89,7 +89,7 @@ function accuracyChart(curves, runs) {
       guide.setAttribute("visibility", "visible");
       guide.replaceChildren(shape("line", { class: "guide", x1: x(radii[at]), x2: x(radii[at]), y1: box.top, y2: box.bottom }),
         ...numbers.map((n) => shape("circle", { class: "dot " + seriesClass(n), cx: x(radii[at]), cy: y(curves.shares[n][at]), r: 5 })));
-      reading.replaceChildren(element("span", {}, "at radius " + radii[at].toFixed(digits)),
+      reading.replaceChildren(element("span", {}, "at radius " + roundDown(radii[at])),
         ...numbers.map((n) => element("span", { class: seriesClass(n) }, swatch(n), runs[n].name + " ", element("b", {}, percent(curves.shares[n][at])))));
     };
     const point = (event) => {
@@ -112,7 +112,7 @@ function accuracyChart(curves, runs) {
   const rows = numbers.map((number) => [[swatch(number), runs[number].name],
     ...field.map((radius, i) => element("td", { class: best[i] > 0 && share(number, radius) === best[i] && numbers.length > 1 ? "best" : null }, (100 * share(number, radius)).toFixed(1))),
     curves.acr[number], runs[number].norm === curves.norm ? runs[number].volume : "–"]);
-  const heads = ["Run", ...field.map((radius) => radius.toFixed(digits)), "ACR", "volume"];
+  const heads = ["Run", ...field.map(String), "ACR", "volume"];
   const description = numbers.map((number) => `${runs[number].name}: ${percent(curves.shares[number][0])} at radius 0, average certified radius ${curves.acr[number]}`).join("; ");
   const [figure] = chart(`Certified accuracy by ${norm} radius`, description, draw);
   const caption = `Certified accuracy in percent by ${norm} radius; averages of the certified radius (ACR) and of the volume-equivalent one`;

@@ -23,6 +23,13 @@ const whole = (value) => Math.round(value).toLocaleString("en");
 const normName = (norm) => norm === "linf" ? "ℓ∞" : norm.replace("l", "ℓ");
 const percent = (share) => (100 * share).toFixed(1) + " %";
 
+// Four digits that count, rounded down: never a larger radius than was certified.
+function roundDown(value) {
+  if (value === 0) return "0";
+  const unit = 10 ** (Math.floor(Math.log10(value)) - 3);
+  return String(Number((Math.floor(value / unit * (1 + 1e-12)) * unit).toPrecision(4)));
+}
+
 // Three digits that count: 0.0123, 1.23, 123.
 function short(value) {
   if (value === 0) return "0";

@@ -11,16 +11,19 @@ from click.testing import CliRunner
 from support import models
 from support.engine_runs import certify, refused, write_manifest
 
+from ars.data.pixels import file_sha256
 from ars.engine.cli import main
 from ars.engine.records.audit import _recompute
 from ars.engine.records.store import read_header, read_records
 from ars.engine.statistics.bounds import lower_confidence_bound
+from ars.engine.statistics.certificate import certify_votes
 from ars.engine.statistics.ladder import STEPS, bound_at_looks, make_ladder
 from ars.engine.statistics.looks import Look
 from ars.engine.statistics.plan import Plan
 from ars.engine.statistics.stopping import Grid
 from ars.errors import MissingPackage
-from ars.noise import GAUSSIAN
+from ars.manifest import Manifest, ModelFile, NoiseSettings
+from ars.noise import GAUSSIAN, NoiseKind
 
 pytestmark = pytest.mark.usefixtures("files")
 
@@ -192,7 +195,7 @@ def test_a_scale_that_is_not_the_runs_is_found_though_the_radius_follows_from_it
 
 
 @pytest.mark.usefixtures("run")
-@pytest.mark.parametrize("factor", [0.9, 1 + 1e-9])
+@pytest.mark.parametrize("factor", [0.9, 1 + 1e-13])
 def test_a_region_that_the_votes_do_not_give_is_found_though_the_radius_follows_from_it(factor):
     change("K", K := factor * stored("K"))
     change("radius", K * stored("sigma_min"))
@@ -309,3 +312,28 @@ def test_a_model_that_is_another_file_altogether_is_named():
     certify("--max", "3")
     models.linear(Path("other.onnx"), seed=5)
     assert "it is not the model of the run" in refused(audit("--engine", "other.onnx"), status=1).stdout
+
+
+def test_dimensions_and_norms_of_a_generators_maps_are_compared_for_every_input():
+    """Not only for those that are drawn again: in fewer dimensions, the same votes prove more of exponential noise."""
+    models.generator(Path("model.noise.onnx"), floor=0.05)
+    names = [("classifier", "model.onnx"), ("noise", "model.noise.onnx")]
+    files = tuple(ModelFile(role, name, file_sha256(Path(name))) for role, name in names)
+    noise = NoiseSettings("exponential", NoiseKind.INPUT, 0.05)
+    Manifest((1, 4, 4), ("a", "b", "c"), noise, files).write(Path("model.json"))
+    given = ["--engine", "model.onnx", "--data", "data.npz", "--n", "1000", "--batch", "64", "--out", "run.sqlite"]
+    assert CliRunner().invoke(main, ["certify", *given]).exit_code == 0
+    assert audit("--sample", "1").exit_code == 0
+    (record,) = (record for record in read_records(Path("run.sqlite")) if record.idx == 3)
+    made, settings = record.certificate, read_header(Path("run.sqlite")).settings
+    where = {"scale": made.sigma_min, "kind": settings.kind, "eta": made.eta, "plan": settings.plan}
+    forged = certify_votes(made.counts, made.selected, family="exponential", dimensions=1, **where)
+    for column in ("dimensions", "K", "radius", "inverse_scale_l1", "inverse_scale_l2"):
+        change(column, getattr(forged, column))
+    assert "input 3: dimensions is 1 in the record, and its noise has 16" in audit("--sample", "1").stdout
+
+
+@pytest.mark.usefixtures("run")
+def test_counts_that_are_not_n_votes_are_one_sentence():
+    change("counts", "[0, 0, 0, 0]")
+    refused(CliRunner().invoke(main, ["results", "run.sqlite"]), "the counts of input 3 are not 200 votes")

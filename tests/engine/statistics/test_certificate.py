@@ -279,3 +279,12 @@ def test_the_public_names_are_what_they_say():
     format_radius load predict_from_votes read_records summarize"""
     assert ars.__all__ == public.split()
     assert all(hasattr(ars, name) for name in ars.__all__)
+
+
+@pytest.mark.parametrize("shape", [(1,), (3, 1, 1), (3072,)])
+def test_dimensions_do_not_follow_from_a_scale_map_that_may_hold_for_larger_inputs(shape):
+    for family in ("exponential", "gaussian"):
+        made = certify([9990, 10, 0], 0, scale=np.full(shape, 0.5), family=family)
+        assert made.dimensions is None
+        assert made.K <= certify([9990, 10, 0], 0, dimensions=10**6, family=family).K
+        assert made.radius_in(math.inf) is None

@@ -20,6 +20,10 @@ def certify(counts, plan, **changed):
     return certify_votes(counts, 0, plan=plan, **NOISE | changed)
 
 
+def radii_of(plan):
+    return plan.question.radii if plan.question else RADII
+
+
 def stop_early(counts, plan):
     """A certificate of adaptive stopping after the looks at these shares of votes, up to their sum."""
     draws = list(itertools.takewhile(lambda number: number <= sum(counts), look_draws(plan.n)))
@@ -51,7 +55,7 @@ def test_that_many_votes_certify_the_next_radius_and_one_fewer_does_not(family, 
     others = (shares[1:] / shares.sum() * n).astype(int).tolist()
     counts, plan = [n - sum(others), *others], Plan(n=n, two_sided=two_sided)
     made = certify(counts, plan, family=family, eta=eta)
-    found = find_shortfall(made, plan)
+    found = find_shortfall(made, plan, radii_of(plan))
     assert found.stopped is Stop.ALL_DRAWS
     if found.votes_short is None:
         best = certify([n] + [0] * len(weights), plan, family=family, eta=eta)
@@ -68,7 +72,7 @@ def test_that_many_votes_certify_the_next_radius_and_one_fewer_does_not(family, 
 
 
 def test_an_abstention_lacks_votes_for_a_radius_above_0():
-    found = find_shortfall(certify([4900, 5100, 0], plan := Plan(n=10_000)), plan)
+    found = find_shortfall(certify([4900, 5100, 0], plan := Plan(n=10_000)), plan, radii_of(plan))
     assert (found.stopped, found.next_radius) == (Stop.ALL_DRAWS, 0)
     said = f"It took all 10,000 draws. {found.votes_short} more votes of 10,000 would have certified a radius above 0."
     assert found.explanation == said
@@ -78,10 +82,10 @@ def test_the_next_radius_is_one_that_was_asked_for():
     plan = Plan(n=10_000, question=Grid((0, 0.3, 0.7)))
     made = stop_early([9000, 1000, 0], plan)
     assert made.n == 10_000
-    found = find_shortfall(made, plan)
+    found = find_shortfall(made, plan, radii_of(plan))
     assert 0.3 < made.radius < found.next_radius == 0.7
     assert f"{found.votes_short} more votes of 10,000 would have certified the l2 radius 0.7." in found.explanation
-    best = find_shortfall(stop_early([9990, 10, 0], plan), plan)
+    best = find_shortfall(stop_early([9990, 10, 0], plan), plan, radii_of(plan))
     assert (best.next_radius, best.votes_short) == (None, None)
     assert best.explanation == "It took all 10,000 draws. Every radius asked for is certified."
 
@@ -93,7 +97,7 @@ def test_an_early_stop_is_extrapolated_to_all_draws():
     assert draws < 2000
     assert (found.stopped, found.next_radius) == (Stop.OUT_OF_REACH, 0.75)
     at_n = certify(_shares(made.counts, 100_000), fixed := Plan(n=100_000))
-    assert found.votes_short == pytest.approx(find_shortfall(at_n, fixed).votes_short, abs=5)
+    assert found.votes_short == pytest.approx(find_shortfall(at_n, fixed, radii_of(fixed)).votes_short, abs=5)
     about = f"About {found.votes_short:,} more votes of 100,000 would have certified the l2 radius 0.75."
     assert (
         found.explanation
@@ -103,13 +107,13 @@ def test_an_early_stop_is_extrapolated_to_all_draws():
 
 def test_reasons_of_early_stops():
     plan = Plan(n=100_000, question=Grid((0, 0.5, 9)))
-    settled = find_shortfall(stop_early([1000, 0, 0], plan), plan)
+    settled = find_shortfall(stop_early([1000, 0, 0], plan), plan, radii_of(plan))
     assert (settled.stopped, settled.next_radius, settled.votes_short) == (Stop.SETTLED, 9, None)
     assert "Not even 100,000 votes for its class would have certified the l2 radius 9." in settled.explanation
-    hopeless = find_shortfall(stop_early([300, 700, 0], plan), plan)
+    hopeless = find_shortfall(stop_early([300, 700, 0], plan), plan, radii_of(plan))
     assert (hopeless.stopped, hopeless.next_radius) == (Stop.HOPELESS, 0)
     assert hopeless.votes_short == pytest.approx(20_000, rel=0.05)
     tolerant = Plan(n=100_000, question=Tolerance(0.1))
-    assert find_shortfall(stop_early([900, 100, 0], tolerant), tolerant).stopped is Stop.SETTLED
-    wrong = find_shortfall(end_after_selection(0, 2, plan=plan, **NOISE), plan)
+    assert find_shortfall(stop_early([900, 100, 0], tolerant), tolerant, radii_of(tolerant)).stopped is Stop.SETTLED
+    wrong = find_shortfall(end_after_selection(0, 2, plan=plan, **NOISE), plan, radii_of(plan))
     assert (wrong.stopped, wrong.next_radius, wrong.votes_short) == (Stop.WRONG_CLASS, None, None)

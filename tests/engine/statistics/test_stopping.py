@@ -223,16 +223,21 @@ def test_the_settings_of_a_question_have_its_own_name_and_no_other():
 
 
 @pytest.mark.parametrize(
-    ("sigma", "step"),
+    ("family", "sigma", "step"),
     [
-        *[(None, 0.25), (0.25, 0.25), (0.5, 0.25), (1.0, 0.25), (0.12, 0.1), (np.float32(0.1), 0.1), (0.05, 0.05)],
-        *[(0.2499, 0.1), (0.03, 0.025), (1e-5, 1e-5), (2.0, 1.0), (4.0, 2.5), (12.0, 10.0), (64.0, 50.0)],
+        *[("gaussian", sigma, 0.25) for sigma in (None, 0.24, 0.25, 0.5, 1.0, 1.09)],
+        *[("gaussian", 0.12, 0.1), ("gaussian", 0.1, 0.1), ("gaussian", 0.3 - 0.2, 0.1), ("gaussian", 0.05, 0.05)],
+        *[("gaussian", 1e-5, 1e-5), ("gaussian", 2.0, 1.0), ("gaussian", 4.0, 2.5), ("gaussian", 64.0, 50.0)],
+        *[("laplace", 0.25, 0.25), ("laplace", 1.0, 1.0), ("uniform", 0.5, 0.1), ("uniform", 1.0, 0.25)],
+        *[("pareto", 0.5, 0.1), ("exponential", 0.25, 0.05)],
     ],
 )
-def test_the_usual_radii_are_the_fields_or_in_round_steps_that_the_noise_can_reach(sigma, step):
-    radii = usual_radii(None if sigma is None else float(sigma))
-    assert len(radii) == 15
+def test_the_usual_radii_are_the_fields_or_in_round_steps_that_the_noise_can_reach(family, sigma, step):
+    family = FAMILIES[family]
+    radii = usual_radii(family, sigma)
     assert radii == tuple(float(f"{step * number:.12g}") for number in range(15))
     if sigma is not None:
-        reachable = [radius for radius in radii if 0 < radius < 3.5 * sigma]  # at n = 10,000
-        assert len(reachable) >= 3
+        made = certify_votes(
+            [10_000, 0, 0], 0, plan=Plan(n=10_000), family=family, scale=sigma, kind=NoiseKind.ISOTROPIC
+        )
+        assert 3 <= sum(0 < radius <= made.radius for radius in radii) <= 14
