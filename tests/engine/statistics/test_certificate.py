@@ -96,7 +96,7 @@ def test_exponential_noise_certifies_more_in_few_dimensions_if_their_number_is_k
     unknown = region(family=EXPONENTIAL)
     assert unknown == region(family=UNIFORM)
     assert region(family=EXPONENTIAL, dimensions=1) == pytest.approx(region(family=LAPLACE))
-    in_three = region(family="exponential", scale=np.full((3, 1), 0.5))
+    in_three = region(family="exponential", scale=np.full((3, 1), 0.5), dimensions=3)
     assert in_three == region(family=EXPONENTIAL, dimensions=3) == region(family=EXPONENTIAL.in_dimensions(3))
     assert unknown == region(family=EXPONENTIAL, dimensions=10**6) < in_three < region(family=LAPLACE)
 
@@ -143,10 +143,10 @@ def test_other_norms():
     assert made.radius_in(math.inf) == pytest.approx(made.radius / 10)
     assert certify([400, 600, 0], 0, dimensions=100).radius_in(math.inf) == 0
     scale = np.array([[0.25, 1.0], [2.0, 0.5]], np.float32)
-    made = certify([990, 10, 0], 0, scale=scale, kind=NoiseKind.INPUT)
+    made = certify([990, 10, 0], 0, scale=scale, kind=NoiseKind.INPUT, dimensions=4)
     assert made.dimensions == 4
     assert made.radius_in(math.inf) == pytest.approx(made.K / math.sqrt(16 + 1 + 1 / 4 + 4))
-    laplace = certify([990, 10, 0], 0, scale=scale, kind=NoiseKind.INPUT, family="laplace")
+    laplace = certify([990, 10, 0], 0, scale=scale, kind=NoiseKind.INPUT, dimensions=4, family="laplace")
     assert laplace.radius_in(2) == pytest.approx(laplace.K / math.sqrt(16 + 1 + 1 / 4 + 4))
     assert laplace.radius_in(math.inf) == pytest.approx(laplace.K / (4 + 1 + 1 / 2 + 2))
 
@@ -154,7 +154,7 @@ def test_other_norms():
 def test_one_scale_for_all_dimensions_is_a_constant_map():
     for scale in (0.1, 0.5, 1 / 3, 7.0):
         of_number = certify([990, 10, 0], 0, scale=scale, dimensions=3072)
-        of_map = certify([990, 10, 0], 0, scale=np.full((3, 32, 32), scale))
+        of_map = certify([990, 10, 0], 0, scale=np.full((3, 32, 32), scale), dimensions=3072)
         for name in ("radius", "dimensions", "inverse_scale_l1", "inverse_scale_l2"):
             assert getattr(of_number, name) == getattr(of_map, name)
 

@@ -93,7 +93,7 @@ def test_the_next_radius_is_one_that_was_asked_for():
 def test_an_early_stop_is_extrapolated_to_all_draws():
     plan = Plan(n=100_000, question=Grid())
     made = stop_early([900, 80, 20], plan)
-    found, draws = find_shortfall(made, plan), made.n
+    found, draws = find_shortfall(made, plan, radii_of(plan)), made.n
     assert draws < 2000
     assert (found.stopped, found.next_radius) == (Stop.OUT_OF_REACH, 0.75)
     at_n = certify(_shares(made.counts, 100_000), fixed := Plan(n=100_000))

@@ -77,7 +77,7 @@ def test_a_certificate_is_computed_again_from_its_looks():
     for two_sided in (False, True):
         plan = Plan(n=N, two_sided=two_sided, question=Grid())
         made = simulate.certify([0.9, 0.07, 0.03, 0], plan, seed=3)
-        noise = {"family": GAUSSIAN, "scale": np.float32([0.5]), "kind": NoiseKind.ISOTROPIC}
+        noise = {"family": GAUSSIAN, "scale": 0.5, "kind": NoiseKind.ISOTROPIC, "dimensions": 1}
         again = certify_votes(made.counts, made.selected, plan=plan, looks=made.looks, **noise)
         assert again == made
         assert made.stopping == "adaptive"
