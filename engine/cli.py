@@ -36,6 +36,7 @@ from ars.engine.smoothed import PREDICTION_N
 from ars.engine.statistics.certificate import REAL_ARITHMETIC, format_radius
 from ars.engine.statistics.plan import Plan
 from ars.errors import RunError, StoreError
+from ars.noise import NoiseKind
 from ars.noise.norms import norm_name
 from ars.output import open_output, refuse_inputs
 
@@ -115,10 +116,11 @@ def certify(
         click.echo(f"batches of {result.batch} were {result.fullness:.1%} full", err=True)
     if classifier.noise_stream == 1:
         click.echo(REAL_ARITHMETIC, err=as_json)
-    _print_summary(result, as_json, norm_name(classifier.family.norm), settled_early=plan.question is not None)
+    norm, kind = norm_name(classifier.family.norm), classifier.noise.kind
+    _print_summary(result, as_json, norm, kind, settled_early=plan.question is not None)
 
 
-def _print_summary(result: RunResult, as_json: bool, norm: str, *, settled_early: bool) -> None:
+def _print_summary(result: RunResult, as_json: bool, norm: str, kind: NoiseKind, *, settled_early: bool) -> None:
     summary = result.summary
     if summary.nobody:
         click.echo(f"{summary.nobody} draws had logits that are not finite and voted for nobody", err=True)
@@ -139,6 +141,9 @@ def _print_summary(result: RunResult, as_json: bool, norm: str, *, settled_early
         click.echo(
             f"average certified radius {least}{format_radius(summary.average_certified_radius)} in the {norm} norm"
         )
+        if kind is not NoiseKind.ISOTROPIC:
+            volume = format_radius(summary.average_volume_radius)
+            click.echo(f"average volume-equivalent radius {least}{volume}, scope {kind.scope}")
     click.echo(f"every certificate: ars-engine results {result.store}")
 
 

@@ -44,7 +44,10 @@ def run(files):
     """A run with one map for all inputs, whose region is four times as wide along the middle rows."""
     np.savez("maps.npz", mean=np.zeros_like(SCALE), scale=SCALE)
     base = ["certify", "--engine", "model.onnx", "--data", "data.npz", "--n", "1000", "--batch", "64"]
-    assert CliRunner().invoke(main, [*base, "--noise", "maps.npz", "--out", "run.sqlite"]).exit_code == 0
+    result = CliRunner().invoke(main, [*base, "--noise", "maps.npz", "--out", "run.sqlite"])
+    assert result.exit_code == 0, result.output
+    assert "average volume-equivalent radius" in result.stdout
+    assert "scope global" in result.stdout
     made = certificate()
     assert made.radius == pytest.approx(0.1 * made.K)
     assert not made.abstained
