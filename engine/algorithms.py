@@ -59,7 +59,7 @@ def certify(
         classes = len(counts_select) - 1
         return end_after_selection(c_a, classes, plan=plan, family=family, scale=scale, kind=kind, eta=eta)
 
-    rule = plan.stopping_rule(family, float(scale.min()), eta)
+    rule = plan.stopping_rule(family.in_dimensions(scale.size), float(scale.min()), eta)
     counts, looks = np.zeros_like(counts_select), list[Look]()
     while draws := rule.more(looks):
         counts = counts + (yield Draws(Phase.ESTIMATION, draws))

@@ -26,7 +26,14 @@ __all__ = ["Gpu", "GpuFacts", "Workspace", "list_gpus"]
 T = TypeVar("T")
 
 # The kernels, and the types of their parameters in the letters of Python's struct module.
-_FORMS = {"fill_noisy": "PPiqPPqIQ", "fill_lattice": "PPiqPPPPfqIQ", "count_votes": "PiPiqP"}
+_FILL_NOISY, _FILL_LATTICE = "PPiqPPqIQ", "PPiqPPPPfqIQ"
+_FORMS = {
+    "fill_noisy": _FILL_NOISY,
+    "fill_lattice": _FILL_LATTICE,
+    "fill_stretched_noisy": _FILL_NOISY,
+    "fill_stretched_lattice": _FILL_LATTICE,
+    "count_votes": "PiPiqP",
+}
 _KERNELS = {f"{name}_{dtype}": form for name, form in _FORMS.items() for dtype in ("float32", "float16")}
 
 # CU_STREAM_NON_BLOCKING: the stream does not wait for the work of other libraries on the default stream.

@@ -34,6 +34,7 @@ class Scores:
 def validate(model: SmoothedModel, family: Family, images: Images, device: torch.device) -> Scores:
     """The scores of a model, from the same 16 draws of each image at every call."""
     model.eval()
+    family = family.in_dimensions(math.prod(images.shape))
     generator = torch.Generator().manual_seed(0)
     right, radii, smallest, geometric, norms = 0.0, 0.0, 0.0, 0.0, 0.0
     chunk = max(1, min(CHUNK, NUMBERS // (DRAWS * math.prod(images.shape))))

@@ -8,6 +8,7 @@ tests/engine/native/), from which docs/soundness.md proves eta.
 """
 
 from ars.errors import UnknownName
+from ars.noise.exponential import EXPONENTIAL
 from ars.noise.family import Family, hits_at, scale_map
 from ars.noise.gaussian import GAUSSIAN
 from ars.noise.kinds import NoiseKind, Scope
@@ -16,6 +17,7 @@ from ars.noise.pareto import PARETO
 from ars.noise.uniform import UNIFORM
 
 __all__ = [
+    "EXPONENTIAL",
     "FAMILIES",
     "GAUSSIAN",
     "LAPLACE",
@@ -29,7 +31,7 @@ __all__ = [
     "scale_map",
 ]
 
-FAMILIES = {family.name: family for family in (GAUSSIAN, LAPLACE, UNIFORM, PARETO)}
+FAMILIES = {family.name: family for family in (GAUSSIAN, LAPLACE, UNIFORM, PARETO, EXPONENTIAL)}
 
 
 def family_named(family: str | Family) -> Family:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ars.checks import float32_array, real_number
+from ars.checks import float32_array, real_number, whole_number
 from ars.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -50,9 +50,18 @@ class Family:
     """The total variation of that density (twice its maximum if it has one peak), rounded up. It bounds how often noise
     stream 2 is close to the boundary between two cells (Lemma 4 of docs/soundness.md)."""
     torch_noise: "Callable[[tuple[int, ...], torch.Generator | None, torch.device], torch.Tensor]"
-    """Standard noise of a shape, for training."""
+    """Standard noise of a shape, for training: the axes of draws and images, and then those of an input."""
     selftest_sha256: tuple[str, str]
     """The SHA-256 of the noisy copies that `ars-engine selftest` makes, by noise stream 1 and by noise stream 2."""
+    stretched: bool = False
+    """Whether all values of a draw are multiplied by one random factor (engine/native/stream.h)."""
+    for_dimensions: "Callable[[int], Family] | None" = field(default=None, compare=False)
+    """This family in a number of dimensions; None if that number makes no difference to G and `distribution`."""
+
+    def in_dimensions(self, dimensions: int) -> "Family":
+        """This family for inputs of that many dimensions, which may be able to certify more."""
+        whole_number("dimensions", dimensions, 1, 2**63, "an input has at least one")
+        return self.for_dimensions(dimensions) if self.for_dimensions else self
 
     def region(self, p_a: float, p_b: float) -> float:
         """K: the answer is the same for every delta with weighted_norm(delta, scale) < K; 0 if nothing is certified.

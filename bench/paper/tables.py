@@ -101,6 +101,8 @@ _WHAT = ("model", "network", "data", "noise", "sigma0", "scope")
 
 def _what(one: Certified) -> list[str]:
     noise = one.kind if one.family == GAUSSIAN.name else f"{one.kind}, {one.family}"
+    if one.run.header.settings.plan.two_sided:  # the paper's figures have binary ones
+        noise += ", two-sided bounds"
     sigma0 = "?" if one.sigma0 is None else f"{one.sigma0:g}"
     return [one.name, one.network, one.data, noise, sigma0, one.run.scope.value]
 

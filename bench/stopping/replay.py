@@ -20,7 +20,6 @@ from ars.engine.statistics.bounds import bound_at_fixed_n, widen
 from ars.engine.statistics.certificate import Certificate
 from ars.engine.statistics.looks import Look, look_draws, take_look
 from ars.engine.statistics.stopping import HOPE, NO_RADIUS, Adaptive, Grid
-from ars.noise import family_named
 
 __all__ = ["HOPES", "ORDERS", "Outcome", "Votes", "reorder_votes", "replay", "replay_rule"]
 
@@ -51,7 +50,7 @@ class Votes:
 
     def radius(self, bounds: tuple[float, float]) -> float:
         """The radius that bounds on pA and pB certify, or NO_RADIUS."""
-        return family_named(self.certificate.family).radius(*bounds, self.certificate.sigma_min) or NO_RADIUS
+        return self.certificate.noise_family.radius(*bounds, self.certificate.sigma_min) or NO_RADIUS
 
     def radius_at_n(self, look: Look) -> float:
         """The radius that a look certifies if it is the only one, or NO_RADIUS."""

@@ -15,7 +15,6 @@ from ars.engine.statistics.certificate import Certificate
 from ars.engine.statistics.looks import Look, look_draws
 from ars.engine.statistics.plan import Plan
 from ars.engine.statistics.stopping import Grid
-from ars.noise import family_named
 
 __all__ = ["OURS", "RULES", "Bounds", "bound_by_betting", "bound_with_equal_alpha"]
 
@@ -29,7 +28,7 @@ RateBound = Callable[[int, int, int, float], float]
 
 def _bound_by_plan(looks: Sequence[Look], n: int, question: Grid, made: Certificate) -> tuple[float, float]:
     plan = Plan(made.n0, n, made.alpha, made.two_sided, question)
-    return plan.bound(looks, family_named(made.family), made.sigma_min, made.eta, closely=False)
+    return plan.bound(looks, made.noise_family, made.sigma_min, made.eta, closely=False)
 
 
 def _use_best(bound: RateBound) -> Bounds:

@@ -1,5 +1,6 @@
 // The noise families: how two random words become two values of standard noise. Gaussian noise has standard deviation 1,
-// Laplace noise scale 1, uniform noise lies in [-1, 1], and Pareto noise has the density 2 / (1 + |z|)^5.
+// Laplace noise scale 1, uniform noise lies in [-1, 1], and Pareto noise has the density 2 / (1 + |z|)^5. Exponential
+// noise is uniform noise times a factor that all values of a draw share, its stretch (stream.h).
 //
 // A family is a struct with three functions:
 //   values     two values in float32 from exactly two words, so that the place of a value in the stream never depends on
@@ -143,13 +144,28 @@ struct pareto {
   }
 };
 
+// Exponential: the density in d dimensions is proportional to exp(-d max |z_i|). Divided by the stretch of its draw, it
+// is uniform noise.
+struct exponential : uniform {};
+
+// Whether the values of a family are multiplied by the stretch of their draw.
+template <class family> inline constexpr bool is_stretched = false;
+template <> inline constexpr bool is_stretched<exponential> = true;
+
+// The families that a function is compiled for. The CUDA kernels are compiled for a part of them, because a kernel for all
+// families would need more registers.
+enum class Among { all_families, stretched, not_stretched };
+template <Among among, class family>
+inline constexpr bool is_among = among == Among::all_families || is_stretched<family> == (among == Among::stretched);
+
 // Every family, by the name of its struct, with its code in the noise stream. Whatever depends on the family follows from
 // this list, so a new family needs a struct, a line here, and a file in ars/noise/.
 #define ARS_FAMILIES(FAMILY) \
   FAMILY(gaussian, 0)        \
   FAMILY(laplace, 1)         \
   FAMILY(uniform, 2)         \
-  FAMILY(pareto, 3)
+  FAMILY(pareto, 3)          \
+  FAMILY(exponential, 4)
 
 enum class Family : uint32_t {
 #define ARS_ENUMERATOR(name, code) name = code,

@@ -40,10 +40,12 @@ template <bool lattice> ARS_FN uint64_t add_noise(Floats a, Floats b, const Slot
 
 // Settles the values of a step whose bits are set.
 template <class family>
-ARS_FN void settle(uint64_t undecided, const DrawKey& key, uint32_t first_block, const Slot& at, float* out) {
+ARS_FN void settle(uint64_t undecided, const DrawKey& key, uint32_t first_block, const Stretch& stretch, const Slot& at,
+                   float* out) {
   for (; undecided; undecided &= undecided - 1) {
     const uint32_t i = (uint32_t)__builtin_ctzll(undecided);
-    out[i] = precise_value<family>(key, first_block + i / 4, i % 4, at.scale[i], at.exact_center[i], at.step);
+    const auto scale = precise_scale<family>(at.scale[i], stretch);
+    out[i] = precise_value<family>(key, first_block + i / 4, i % 4, scale, at.exact_center[i], at.step);
   }
 }
 
@@ -52,6 +54,7 @@ ARS_FN void settle(uint64_t undecided, const DrawKey& key, uint32_t first_block,
 // noisy copy does not change them.
 template <class family, bool lattice> static void fill_family(const DrawKey key, const CopyPart part) {
   const size_t chunk = 32, step = 4 * blocks_per_vector;
+  const float stretch = lattice ? bounded_stretch(part.stretch) : part.stretch.rounded;
   Words32 even[chunk], odd[chunk];
   for (size_t start = 0; start < part.values; start += chunk * step) {
     const size_t values = part.values - start < chunk * step ? part.values - start : chunk * step;
@@ -69,6 +72,7 @@ template <class family, bool lattice> static void fill_family(const DrawKey key,
         bounded_noise<family>(even[i], odd[i], a, b);
       else
         family::values(even[i], odd[i], a, b);
+      a = apply_stretch<family>(stretch, a), b = apply_stretch<family>(stretch, b);
       const size_t first = start + i * step, rest = part.values - first;
       const Slot at = from_dimension(part.slot, first);
       float* out = part.out + first;
@@ -84,7 +88,7 @@ template <class family, bool lattice> static void fill_family(const DrawKey key,
         undecided = add_noise<lattice>(a, b, padded_slot, padded[3]) & (((uint64_t)1 << rest) - 1);
         __builtin_memcpy(out, padded[3], rest * sizeof(float));
       }
-      if (lattice) settle<family>(undecided, key, first_block + (uint32_t)(i * step / 4), at, out);
+      if (lattice) settle<family>(undecided, key, first_block + (uint32_t)(i * step / 4), part.stretch, at, out);
     }
   }
 }

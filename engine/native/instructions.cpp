@@ -20,10 +20,11 @@ static void check(const Instructions& set) {
   }
   for (const auto& [name, family] : families) {
     const DrawKey key = {0x0123456789ABCDEFu, 0x00FEDCBA98765432u, 0x89ABCDEFu, 2u};
+    const Stretch stretch = stretch_of(family, key, values);
     for (const int stream : {1, 2}) {
       const Slot slot = {center.data(), scale.data(), margin.data(), exact_center.data(), stream == 2 ? 0x1p-4f : 0.0f};
-      fill_scalar(family, key, CopyPart{7, values, slot, expected.data()});
-      set.fill(family, key, CopyPart{7, values, slot, got.data()});
+      fill_scalar(family, key, CopyPart{7, values, stretch, slot, expected.data()});
+      set.fill(family, key, CopyPart{7, values, stretch, slot, got.data()});
       if (std::memcmp(expected.data(), got.data(), values * sizeof(float)) != 0)
         throw std::runtime_error(std::string("the ") + set.name + " instructions of this processor give other " + name +
                                  " noise than noise stream " + std::to_string(stream));

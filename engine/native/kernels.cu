@@ -47,7 +47,9 @@ __device__ void load(const float* from, bool aligned, int count, float values[4]
 
 // A thread makes one Philox block, that is four dimensions, of one copy. Neighbouring threads write neighbouring
 // values, and all threads of a thread block work on the same copy, so they read the same request.
-template <bool lattice, class Value>
+//
+// The family whose draws have a stretch has kernels of its own, in which every thread computes the stretch.
+template <bool lattice, bool stretched, class Value>
 __device__ void fill(Value* out, const Request* requests, int count, int64_t rows, const ars::Slot slots,
                      int64_t dimensions, uint32_t family, uint64_t seed) {
   const int64_t block = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, first = 4 * block;
@@ -60,18 +62,21 @@ __device__ void fill(Value* out, const Request* requests, int count, int64_t row
     const int64_t first_row = i ? requests[i - 1].end_row : 0, from = request.slot * dimensions + first;
     const ars::DrawKey key = {seed, (uint64_t)(request.first_draw + row - first_row), (uint32_t)request.input,
                               (uint32_t)request.phase};
+    const ars::Among among = stretched ? ars::Among::stretched : ars::Among::not_stretched;
+    ars::Stretch stretch = {1, 1};
+    if (stretched) stretch = ars::stretch_of((ars::Family)family, key, (uint64_t)dimensions);
     float center[4], scale[4], margin[4];
     load(slots.center + from, aligned, values, center);
     load(slots.scale + from, aligned, values, scale);
-    // A family that these kernels do not know gives NaN, and such a copy votes for no class.
+    // A family that this kernel does not know gives NaN, and such a copy votes for no class.
     const float unknown = ars::float_of(0x7FC00000u);
     float noisy[4] = {unknown, unknown, unknown, unknown};
     if (lattice) {
       load(slots.margin + from, aligned, values, margin);
       const ars::Slot slot = {center, scale, margin, slots.exact_center + from, slots.step};
-      ars::lattice_block((ars::Family)family, key, (uint32_t)block, slot, values, noisy);
+      ars::lattice_block<among>((ars::Family)family, key, (uint32_t)block, stretch, slot, values, noisy);
     } else {
-      ars::stream_block((ars::Family)family, key, (uint32_t)block, noisy);
+      ars::stream_block<among>((ars::Family)family, key, (uint32_t)block, stretch, noisy);
       ARS_UNROLL
       for (int k = 0; k < 4; ++k) noisy[k] = ars::fma(scale[k], noisy[k], center[k]);
     }
@@ -118,24 +123,50 @@ extern "C" {
 // fill_noisy makes noise stream 1, and fill_lattice noise stream 2.
 __global__ void fill_noisy_float32(float* out, const Request* requests, int count, int64_t rows, const float* center,
                                    const float* scale, int64_t dimensions, uint32_t family, uint64_t seed) {
-  fill<false>(out, requests, count, rows, {center, scale, nullptr, nullptr, 0}, dimensions, family, seed);
+  fill<false, false>(out, requests, count, rows, {center, scale, nullptr, nullptr, 0}, dimensions, family, seed);
 }
 
 __global__ void fill_noisy_float16(__half* out, const Request* requests, int count, int64_t rows, const float* center,
                                    const float* scale, int64_t dimensions, uint32_t family, uint64_t seed) {
-  fill<false>(out, requests, count, rows, {center, scale, nullptr, nullptr, 0}, dimensions, family, seed);
+  fill<false, false>(out, requests, count, rows, {center, scale, nullptr, nullptr, 0}, dimensions, family, seed);
 }
 
 __global__ void fill_lattice_float32(float* out, const Request* requests, int count, int64_t rows, const float* center,
                                      const float* scale, const float* margin, const double* exact_center, float step,
                                      int64_t dimensions, uint32_t family, uint64_t seed) {
-  fill<true>(out, requests, count, rows, {center, scale, margin, exact_center, step}, dimensions, family, seed);
+  fill<true, false>(out, requests, count, rows, {center, scale, margin, exact_center, step}, dimensions, family, seed);
 }
 
 __global__ void fill_lattice_float16(__half* out, const Request* requests, int count, int64_t rows, const float* center,
                                      const float* scale, const float* margin, const double* exact_center, float step,
                                      int64_t dimensions, uint32_t family, uint64_t seed) {
-  fill<true>(out, requests, count, rows, {center, scale, margin, exact_center, step}, dimensions, family, seed);
+  fill<true, false>(out, requests, count, rows, {center, scale, margin, exact_center, step}, dimensions, family, seed);
+}
+
+__global__ void fill_stretched_noisy_float32(float* out, const Request* requests, int count, int64_t rows,
+                                             const float* center, const float* scale, int64_t dimensions,
+                                             uint32_t family, uint64_t seed) {
+  fill<false, true>(out, requests, count, rows, {center, scale, nullptr, nullptr, 0}, dimensions, family, seed);
+}
+
+__global__ void fill_stretched_noisy_float16(__half* out, const Request* requests, int count, int64_t rows,
+                                             const float* center, const float* scale, int64_t dimensions,
+                                             uint32_t family, uint64_t seed) {
+  fill<false, true>(out, requests, count, rows, {center, scale, nullptr, nullptr, 0}, dimensions, family, seed);
+}
+
+__global__ void fill_stretched_lattice_float32(float* out, const Request* requests, int count, int64_t rows,
+                                               const float* center, const float* scale, const float* margin,
+                                               const double* exact_center, float step, int64_t dimensions,
+                                               uint32_t family, uint64_t seed) {
+  fill<true, true>(out, requests, count, rows, {center, scale, margin, exact_center, step}, dimensions, family, seed);
+}
+
+__global__ void fill_stretched_lattice_float16(__half* out, const Request* requests, int count, int64_t rows,
+                                               const float* center, const float* scale, const float* margin,
+                                               const double* exact_center, float step, int64_t dimensions,
+                                               uint32_t family, uint64_t seed) {
+  fill<true, true>(out, requests, count, rows, {center, scale, margin, exact_center, step}, dimensions, family, seed);
 }
 
 // The grid covers the rows in x.

@@ -33,9 +33,22 @@ template <class family, class F, class W> ARS_FN void bounded_noise(W first_word
 // like the classifier that sees it, so certificates hold (docs/soundness.md); and every value is an exact, finite float.
 static constexpr double furthest_cell = 0x1p22;
 
+// The stretch of a draw as the fast path takes it, which is for values up to 8.
+ARS_FN float bounded_stretch(const Stretch& stretch) {
+  return stretch.rounded <= 8 ? stretch.rounded : float_of(0x7FC00000u);
+}
+
+// The scale of a value as the slow path takes it: in double precision if it is multiplied by the stretch of the draw.
+template <class family> ARS_FN auto precise_scale(float scale, const Stretch& stretch) {
+  if constexpr (is_stretched<family>)
+    return multiply((double)scale, stretch.exact);
+  else
+    return scale;
+}
+
 // The slow path: value k (0 to 3) of a block. About one value in a thousand takes it.
-template <class family>
-ARS_RARE float precise_value(DrawKey key, uint32_t block, int k, float scale, double exact_center, float step) {
+template <class family, class Scale>
+ARS_RARE float precise_value(DrawKey key, uint32_t block, int k, Scale scale, double exact_center, float step) {
   const DrawKey more = {key.seed, key.draw, key.input, key.phase | 0x80u};
   const Block<uint32_t> high = stream_words(key, block), low = stream_words(more, block);
   const uint64_t first = (uint64_t)(k < 2 ? high.w0 : high.w2) << 32 | (k < 2 ? low.w0 : low.w2);
@@ -46,30 +59,37 @@ ARS_RARE float precise_value(DrawKey key, uint32_t block, int k, float scale, do
 }
 
 // Value k of a block, from its noise in float32. The pointers of `at` point to the value's own dimension.
-template <class family> ARS_FN float lattice_value(float z, const DrawKey& key, uint32_t block, int k, const Slot& at) {
+template <class family>
+ARS_FN float lattice_value(float z, const DrawKey& key, uint32_t block, int k, const Stretch& stretch, const Slot& at) {
   const float t = fma(*at.scale, z, *at.center), cell = nearest_whole(t), apart = add(t, -cell);
   const float distance = float_of(bits_of(apart) & 0x7FFFFFFFu);
   if (distance <= *at.margin) return multiply(cell, at.step);  // not so if z is NaN
-  return precise_value<family>(key, block, k, *at.scale, *at.exact_center, at.step);
+  return precise_value<family>(key, block, k, precise_scale<family>(*at.scale, stretch), *at.exact_center, at.step);
 }
 
 // The first `count` (1 to 4) values of a block.
 template <class family>
-ARS_FN void lattice_block(const DrawKey& key, uint32_t block, const Slot& at, int count, float y[4]) {
+ARS_FN void lattice_block(const DrawKey& key, uint32_t block, const Stretch& stretch, const Slot& at, int count,
+                          float y[4]) {
   const Block<uint32_t> w = stream_words(key, block);
   float z[4];
   bounded_noise<family>(w.w0, w.w1, z[0], z[1]);
   bounded_noise<family>(w.w2, w.w3, z[2], z[3]);
   ARS_UNROLL
   for (int k = 0; k < 4; ++k)
-    if (k < count) y[k] = lattice_value<family>(z[k], key, block, k, from_dimension(at, k));
+    if (k < count) {
+      const float noise = apply_stretch<family>(bounded_stretch(stretch), z[k]);
+      y[k] = lattice_value<family>(noise, key, block, k, stretch, from_dimension(at, k));
+    }
 }
 
-ARS_FN void lattice_block(Family family, const DrawKey& key, uint32_t block, const Slot& at, int count, float y[4]) {
+template <Among among = Among::all_families>
+ARS_FN void lattice_block(Family family, const DrawKey& key, uint32_t block, const Stretch& stretch, const Slot& at,
+                          int count, float y[4]) {
   switch (family) {
-#define ARS_CASE(name, code)                       \
-  case Family::name:                               \
-    lattice_block<name>(key, block, at, count, y); \
+#define ARS_CASE(name, code)                                                                     \
+  case Family::name:                                                                             \
+    if constexpr (is_among<among, name>) lattice_block<name>(key, block, stretch, at, count, y); \
     break;
     ARS_FAMILIES(ARS_CASE)
 #undef ARS_CASE
@@ -77,11 +97,12 @@ ARS_FN void lattice_block(Family family, const DrawKey& key, uint32_t block, con
 }
 
 // One value by the slow path, whatever float32 says.
-ARS_FN float precise_value(Family family, const DrawKey& key, uint32_t block, int k, const Slot& at) {
+ARS_FN float precise_value(Family family, const DrawKey& key, uint32_t block, int k, const Stretch& stretch,
+                           const Slot& at) {
   switch (family) {
 #define ARS_CASE(name, code) \
   case Family::name:         \
-    return precise_value<name>(key, block, k, *at.scale, *at.exact_center, at.step);
+    return precise_value<name>(key, block, k, precise_scale<name>(*at.scale, stretch), *at.exact_center, at.step);
     ARS_FAMILIES(ARS_CASE)
 #undef ARS_CASE
   }

@@ -9,20 +9,9 @@
 
 namespace ars {
 
-// -2 log(u) for u = (word + 1/2) / 2^bits, where the word is below 2^bits and `bits` is 63 or 64.
-// With u = 2^e (1 + f) and s = f / (2 + f), log(1 + f) = 2 (s + s^3 / 3 + s^5 / 5 + ...), and |s| <= 0.1716.
-ARS_FN double precise_minus_two_log(uint64_t word, int bits) {
-  const uint64_t most = ~(uint64_t)0 >> (64 - bits), sqrt_half = 0x3FE6A09E667F3BCDu;
-  const double unit = bits == 64 ? 0x1p-64 : 0x1p-63;
-  double e = 0, f;
-  if (word > most / 4 * 3) {  // f = u - 1, from the word's distance to 2^bits, which is exact
-    f = multiply(add(to_double(most - word), 0.5), -unit);
-  } else {
-    const double u = multiply(add(to_double(word), 0.5), unit);
-    const uint64_t exponent = shift_right_signed(bits_of(u) - sqrt_half, 52);
-    e = signed_to_double(exponent);
-    f = add(double_of(bits_of(u) - (exponent << 52)), -1.0);
-  }
+// -2 log(2^e (1 + f)) for 1 + f in [sqrt(1/2), sqrt(2)).
+// With s = f / (2 + f), log(1 + f) = 2 (s + s^3 / 3 + s^5 / 5 + ...), and |s| <= 0.1716.
+ARS_FN double minus_two_log_series(double e, double f) {
   const double s = divide(f, add(f, 2.0)), w = multiply(s, s);
   double p = 1.0 / 25;
   p = fma(p, w, 1.0 / 23);
@@ -38,6 +27,21 @@ ARS_FN double precise_minus_two_log(uint64_t word, int bits) {
   p = fma(p, w, 1.0 / 3);
   p = fma(p, w, 1.0);
   return fma(e, -0x1.62e42fefa39efp+0, multiply(multiply(s, -4.0), p));  // -2 log(2) e - 4 s P(s^2)
+}
+
+// -2 log(u) for a positive double that is not subnormal.
+ARS_FN double precise_minus_two_log(double u) {
+  const uint64_t sqrt_half = 0x3FE6A09E667F3BCDu, exponent = shift_right_signed(bits_of(u) - sqrt_half, 52);
+  return minus_two_log_series(signed_to_double(exponent), add(double_of(bits_of(u) - (exponent << 52)), -1.0));
+}
+
+// -2 log(u) for u = (word + 1/2) / 2^bits, where the word is below 2^bits and `bits` is 63 or 64.
+ARS_FN double precise_minus_two_log(uint64_t word, int bits) {
+  const uint64_t most = ~(uint64_t)0 >> (64 - bits);
+  const double unit = bits == 64 ? 0x1p-64 : 0x1p-63;
+  if (word > most / 4 * 3)  // f = u - 1, from the word's distance to 2^bits, which is exact
+    return minus_two_log_series(0, multiply(add(to_double(most - word), 0.5), -unit));
+  return precise_minus_two_log(multiply(add(to_double(word), 0.5), unit));
 }
 
 // cos(2 pi v), or sin(2 pi v), for v = (word + 1/2) / 2^64.

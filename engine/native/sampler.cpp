@@ -33,7 +33,8 @@ struct Batch {
     const size_t d = slots.dimensions, from = 4 * from_block, to = std::min<size_t>(d, 4 * to_block);
     const DrawKey key = {seed, (uint64_t)request.first_draw + draw, (uint32_t)request.input, (uint32_t)request.phase};
     const Slot slot = from_dimension(slots.first, (size_t)request.slot * d + from);
-    fill(family, key, CopyPart{(uint32_t)from_block, to - from, slot, out + row * d + from});
+    fill(family, key,
+         CopyPart{(uint32_t)from_block, to - from, stretch_of(family, key, d), slot, out + row * d + from});
   }
 };
 

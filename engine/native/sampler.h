@@ -15,6 +15,7 @@ namespace ars {
 struct CopyPart {
   uint32_t first_block;
   size_t values;
+  Stretch stretch;
   Slot slot;
   float* out;
 };

@@ -19,7 +19,7 @@ from ars.engine.records.settings import RunHeader
 from ars.engine.records.store import read_header, read_records
 from ars.engine.statistics.certificate import format_radius
 from ars.errors import ArgumentError, DataError, ModelError, StoreError
-from ars.noise import Scope, family_named
+from ars.noise import Scope
 from ars.noise.norms import norm_name
 
 __all__ = ["Coverage", "check_coverage"]
@@ -101,7 +101,7 @@ def check_coverage(
         record,
         None if certificate.abstained else _class_name(header, certificate.predicted),
         measure=certificate.measure(delta, scale),
-        length=family_named(certificate.family).weighted_norm(delta, 1.0),
+        length=certificate.noise_family.weighted_norm(delta, 1.0),
     )
 
 

@@ -53,10 +53,11 @@ class CudaSampler(Sampler):
         grid = (-(-blocks // threads), min(rows, _MOST_GRID_ROWS))
         where = (out, table, requests, rows, *self._tables)
         noise = (self.dimensions, self.family.code, self.seed)
+        kernel = "fill_stretched" if self.family.stretched else "fill"
         if self.lattice:
-            self._gpu.launch(f"fill_lattice_{dtype}", grid, threads, stream, *where, self.lattice.step, *noise)
+            self._gpu.launch(f"{kernel}_lattice_{dtype}", grid, threads, stream, *where, self.lattice.step, *noise)
         else:
-            self._gpu.launch(f"fill_noisy_{dtype}", grid, threads, stream, *where, *noise)
+            self._gpu.launch(f"{kernel}_noisy_{dtype}", grid, threads, stream, *where, *noise)
 
     def count(
         self, stream: Any, logits: int, dtype: str, classes: int, table: int, requests: int, rows: int, counts: int

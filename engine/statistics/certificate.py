@@ -106,8 +106,14 @@ class Certificate:
         return "selection" if self.n == 0 else "adaptive" if self.looks else "fixed"
 
     @property
+    def noise_family(self) -> Family:
+        """The family of the noise, for inputs of this many dimensions."""
+        family = family_named(self.family)
+        return family if self.dimensions is None else family.in_dimensions(self.dimensions)
+
+    @property
     def norm(self) -> float:
-        return family_named(self.family).norm
+        return self.noise_family.norm
 
     @property
     def volume_radius(self) -> float:
@@ -153,7 +159,7 @@ class Certificate:
         )
         if any(recorded is not None and not math.isclose(recorded, found, rel_tol=1e-12) for recorded, found in means):
             raise ArgumentError("scale", "a map of other values", "it must be the scale map of the certificate")
-        return family_named(self.family).weighted_norm(delta, sigma)
+        return self.noise_family.weighted_norm(delta, sigma)
 
 
 def certify_votes(
@@ -173,7 +179,8 @@ def certify_votes(
     `counts` are the votes of the estimation draws: for each class, and last the draws that voted for nobody, which
     compete with the classes as one more answer. `selected` is the class that won the plan's n0 selection draws; the
     estimation draws must be independent of it. `scale` is rounded to float32, as the noise is drawn. It is a map, or
-    one number for all `dimensions`; without these, the certificate has no radius in larger norms.
+    one number for all `dimensions`; without these, the certificate has no radius in larger norms, and K is one that the
+    family has in any number of dimensions.
 
     If the plan has no question, there must be n votes. If it has one, the number of votes may depend on the votes
     themselves; then `looks` are all looks that were taken, and the last is the look at `counts`.
@@ -238,7 +245,10 @@ class _Noise:
         sigma_min = float(sigma.min())
         if kind is NoiseKind.ISOTROPIC and sigma_min != sigma.max():
             raise ArgumentError("kind", str(kind), "this scale is not the same everywhere")
-        return cls(family, kind, sigma, sigma_min, _count_dimensions(sigma, dimensions), eta)
+        dimensions = _count_dimensions(sigma, dimensions)
+        if dimensions is not None:
+            family = family.in_dimensions(dimensions)
+        return cls(family, kind, sigma, sigma_min, dimensions, eta)
 
 
 def _make(

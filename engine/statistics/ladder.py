@@ -138,8 +138,8 @@ def bound_both_at_looks(
     other = _Search(numbers, others, (fine_ladder(n),), n, for_p_b)
     # No test excludes a rate below the bound that would hold if its look were the only one.
     least_miss, least_other = _least(looks, misses, for_p_a), _least(looks, others, for_p_b)
-    # Before the last look, half a standard deviation of the votes so far is near enough.
-    near = 1 / (4 * math.sqrt(looks[-1].draws)) if looks[-1].draws < n else 0.0
+    # Before the last look, a quarter of a standard deviation of the votes so far is near enough.
+    near = 1 / (8 * math.sqrt(looks[-1].draws)) if looks[-1].draws < n else 0.0
     while max(miss.gap, other.gap) > near:
         proved = region(*_pair(miss.excluded, other.excluded))
         reachable = region(*_pair(max(miss.kept, least_miss), max(other.kept, least_other)))

@@ -20,7 +20,7 @@ from ars.engine.statistics.certificate import Certificate
 from ars.engine.statistics.looks import Look
 from ars.engine.statistics.plan import Plan
 from ars.engine.statistics.stopping import Grid, usual_radii
-from ars.noise import Family, family_named
+from ars.noise import Family
 from ars.noise.norms import norm_name
 
 __all__ = ["Shortfall", "Stop", "count_votes_short", "find_shortfall"]
@@ -78,9 +78,9 @@ def _count_votes_short(certificate: Certificate, plan: Plan, radius: float) -> i
     others = [count for answer, count in enumerate(certificate.counts) if answer != certificate.selected]
     hits, others = _extrapolate(certificate.counts[certificate.selected], others, plan.n)
     at_n = dataclasses.replace(plan, question=None)
-    family = family_named(certificate.family)
     in_order = tuple(sorted((count for count in others if count), reverse=True))
-    return count_votes_short(hits, in_order, radius, at_n, family, certificate.sigma_min, certificate.eta)
+    noise = (certificate.noise_family, certificate.sigma_min, certificate.eta)
+    return count_votes_short(hits, in_order, radius, at_n, *noise)
 
 
 def _extrapolate(hits: int, others: Sequence[int], n: int) -> tuple[int, list[int]]:

@@ -55,7 +55,7 @@ _FIELD_SIGMAS = 0.25, 1.0
 NO_RADIUS = -1.0
 """Stands for the radius of votes that certify nothing, not even the radius 0."""
 
-HOPE, FULL = 1.2, 100_000
+HOPE, FULL = 1.4, 100_000
 """How likely a better answer must be before it is worth more draws; the module's docstring has the formula."""
 
 LEAST_TOLERANCE = 0.001

@@ -12,7 +12,7 @@ from support import exact, reference
 
 from ars.engine.statistics.bounds import lower_confidence_bound
 from ars.errors import ArgumentError, UnknownName
-from ars.noise import FAMILIES, GAUSSIAN, LAPLACE, UNIFORM, NoiseKind, Scope, family_named, scale_map
+from ars.noise import EXPONENTIAL, FAMILIES, GAUSSIAN, LAPLACE, UNIFORM, NoiseKind, Scope, family_named, scale_map
 
 families = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
 
@@ -30,6 +30,25 @@ def test_no_region_is_above_its_exact_value_and_all_are_close(family):
             truth = reference.region(family.name, mp.mpf(p_a), mp.mpf(p_b))
             assert truth >= K
             assert truth - 1e-13 * (1 + truth) <= K
+
+
+@pytest.mark.parametrize("dimensions", [1, 2, 5, 784, 10**9])
+def test_no_exponential_region_is_above_its_exact_value_and_all_are_close(dimensions):
+    family = EXPONENTIAL.in_dimensions(dimensions)
+    for p_a in GRID:
+        for p_b in [p for p in GRID if p < p_a and p <= 1 - p_a]:
+            a, b = (reference.exponential_G(mp.mpf(p), dimensions) for p in (p_a, p_b))
+            K, truth = family.region(p_a, p_b), (a - b) / 2
+            assert truth - 1e-13 * (1 + truth) <= K <= truth
+            assert UNIFORM.region(p_a, p_b) * (1 - 1e-13) - 1e-13 <= K
+            assert EXPONENTIAL.region(p_a, p_b) <= truth
+
+
+def test_families_in_the_same_number_of_dimensions_are_equal():
+    assert EXPONENTIAL.in_dimensions(3) == EXPONENTIAL.in_dimensions(2).in_dimensions(3)
+    assert hash(EXPONENTIAL.in_dimensions(3)) == hash(EXPONENTIAL.in_dimensions(3))
+    assert EXPONENTIAL.in_dimensions(3) != EXPONENTIAL.in_dimensions(2)
+    assert GAUSSIAN.in_dimensions(3) is GAUSSIAN
 
 
 def test_the_laplace_region_is_never_below_that_of_the_papers_theorem():

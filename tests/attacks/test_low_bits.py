@@ -84,8 +84,10 @@ def lattice_attempt(number: int) -> Attempt:
 
 def log_probability(cells: np.ndarray, center: np.ndarray, attempt: Attempt, step: float) -> np.ndarray:
     """For each noisy copy, the logarithm of the probability of its cells, if the noise around the center is ideal."""
-    cdf = FAMILIES[attempt.family].distribution.cdf
-    scale = attempt.scale.astype(np.float64)
+    family, scale = FAMILIES[attempt.family], attempt.scale.astype(np.float64)
+    if family.stretched:
+        return -np.abs((cells * step - center) / scale).max(1) * scale.size
+    cdf = family.distribution.cdf
     ends = [cdf(((cells + side) * step - center) / scale) for side in (-0.5, 0.5)]
     return np.log(np.maximum(ends[1] - ends[0], 1e-300)).sum(1)
 

@@ -123,7 +123,13 @@ def test_certified_probabilities_exceed_the_truth_no_more_often_than_alpha(famil
     """2,000 inputs at alpha = 0.05. The share of wrong pA is compared with a binomial; it fails 1 time in 10^6."""
     alpha, inputs, p_a = 0.05, 2000, 0.7
     certificates = certify_all(
-        Null([p_a, 0.2, 0.1], family), range(inputs), n=200, alpha=alpha, two_sided=two_sided, family=family, batch=512
+        Null([p_a, 0.2, 0.1], family.in_dimensions(5)),
+        range(inputs),
+        n=200,
+        alpha=alpha,
+        two_sided=two_sided,
+        family=family,
+        batch=512,
     )
     right_class = [made for made in certificates.values() if made.selected == 0]
     assert len(right_class) > 0.9 * inputs

@@ -8,7 +8,7 @@ confirm it (test_known_answers.py). The regions have 50 digits.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 import mpmath as mp
 import numpy as np
@@ -102,11 +102,12 @@ def pareto_G(p: mp.mpf) -> mp.mpf:
 @dataclass(frozen=True)
 class Reference:
     """What the tests know of a family: two values of standard noise from two words of 32 bits, two values with 50
-    digits from two words of 64 bits, and G (docs/families.md)."""
+    digits from two words of 64 bits, and G (docs/families.md); and whether a draw's values share a factor."""
 
     values: Callable[[int, int], Sequence[float]]
     ideal: Callable[[int, int], Sequence[mp.mpf]]
     G: Callable[[mp.mpf], mp.mpf]
+    stretched: bool = False
 
 
 REFERENCES = {
@@ -114,12 +115,23 @@ REFERENCES = {
     "laplace": Reference(laplace, ideal_laplace, laplace_G),
     "uniform": Reference(uniform, ideal_uniform, lambda p: 2 * p - 1),
     "pareto": Reference(pareto, ideal_pareto, pareto_G),
+    "exponential": Reference(uniform, ideal_uniform, lambda p: 2 * p - 1, stretched=True),
 }
 
 
 def region(family: str, p_a: mp.mpf, p_b: mp.mpf) -> mp.mpf:
     G = REFERENCES[family].G
     return (G(p_a) - G(p_b)) / 2
+
+
+def exponential_G(p: mp.mpf, dimensions: int) -> mp.mpf:
+    """The integral of dq / min(q, 1 / 2d, 1 - q) from 1/2 to p, divided by d."""
+    if p > mp.mpf(1) / 2:
+        return -exponential_G(1 - p, dimensions)
+    edge = 1 / mp.mpf(2 * dimensions)
+    if p >= edge:
+        return 2 * p - 1
+    return (mp.log(p / edge) + 2 * dimensions * (edge - mp.mpf(1) / 2)) / dimensions
 
 
 def counter(input_id: int, phase: int, draw: int, block: int) -> tuple[int, int, int, int]:
@@ -130,23 +142,53 @@ def stream_words(seed: int, input_id: int, phase: int, draw: int, block: int) ->
     return philox(counter(input_id, phase, draw, block), (seed & 0xFFFFFFFF, seed >> 32))
 
 
-def stream_block(family: str, seed: int, input_id: int, phase: int, draw: int, block: int) -> list[float]:
+def long_words(seed: int, input_id: int, phase: int, draw: int, block: int) -> list[int]:
+    """The words of a block with 64 bits: 32 more come from the counter with phase | 0x80."""
+    high = stream_words(seed, input_id, phase, draw, block)
+    low = stream_words(seed, input_id, phase | 0x80, draw, block)
+    return [a << 32 | b for a, b in zip(high, low, strict=True)]
+
+
+@lru_cache
+@untraced()
+def exponential_stretch(seed: int, input_id: int, phase: int, draw: int, dimensions: int) -> mp.mpf:
+    """A Gamma variable of shape d + 1 by the method of Marsaglia and Tsang, divided by d."""
+    d = dimensions + 1 - mp.mpf(1) / 3
+    c = 1 / mp.sqrt(9 * d)
+    for trial in range(1000):
+        u, v, w, _ = long_words(seed, input_id, phase | 0x40, draw, trial)
+        x = ideal_gaussian(u, v)[0]
+        cube = (1 + c * x) ** 3
+        if cube > 0 and mp.log(ideal_middle(w)) < x**2 / 2 + d - d * cube + d * mp.log(cube):
+            return d * cube / dimensions
+    raise ArithmeticError("no trial was accepted")
+
+
+def stretch(family: str, *draw_and_dimensions: int) -> mp.mpf:
+    return exponential_stretch(*draw_and_dimensions) if REFERENCES[family].stretched else mp.mpf(1)
+
+
+def stream_block(
+    family: str, seed: int, input_id: int, phase: int, draw: int, block: int, dimensions: int
+) -> list[float]:
     words = stream_words(seed, input_id, phase, draw, block)
-    return [value for pair in (words[:2], words[2:]) for value in REFERENCES[family].values(*pair)]
+    factor = float(stretch(family, seed, input_id, phase, draw, dimensions))
+    return [factor * value for pair in (words[:2], words[2:]) for value in REFERENCES[family].values(*pair)]
 
 
 def stream_row(family: str, seed: int, input_id: int, phase: int, draw: int, dimensions: int) -> np.ndarray:
-    blocks = [stream_block(family, seed, input_id, phase, draw, block) for block in range(-(-dimensions // 4))]
-    return np.concatenate(blocks)[:dimensions]
+    where, blocks = (seed, input_id, phase, draw), range(-(-dimensions // 4))
+    return np.concatenate([stream_block(family, *where, block, dimensions) for block in blocks])[:dimensions]
 
 
 @untraced()
-def lattice_noise(family: str, seed: int, input_id: int, phase: int, draw: int, block: int) -> list[mp.mpf]:
+def lattice_noise(
+    family: str, seed: int, input_id: int, phase: int, draw: int, block: int, dimensions: int
+) -> list[mp.mpf]:
     """The ideal noise of one block of noise stream 2, from the middles of the cells of its 64-bit words."""
-    high = stream_words(seed, input_id, phase, draw, block)
-    low = stream_words(seed, input_id, phase | 0x80, draw, block)
-    words = [a << 32 | b for a, b in zip(high, low, strict=True)]
-    return [value for pair in (words[:2], words[2:]) for value in REFERENCES[family].ideal(*pair)]
+    words = long_words(seed, input_id, phase, draw, block)
+    factor = stretch(family, seed, input_id, phase, draw, dimensions)
+    return [factor * value for pair in (words[:2], words[2:]) for value in REFERENCES[family].ideal(*pair)]
 
 
 @untraced()

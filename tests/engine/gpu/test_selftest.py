@@ -53,6 +53,8 @@ def test_the_simulated_gpu_passes(machine):
         ("fill_noisy_float32", "noise"),
         ("fill_lattice_float16", "noise"),
         ("fill_lattice_float32", "noise"),
+        ("fill_stretched_noisy_float16", "noise"),
+        ("fill_stretched_lattice_float32", "noise"),
         ("count_votes_float16", "votes"),
     ],
 )
@@ -133,7 +135,7 @@ def test_the_noise_that_is_known_is_noise_stream_2_by_either_path(family):
     center, scale = (values[REQUEST.slot] for values in selftest._slots())
     values = selftest._host_noise(family, 2, "precise")
     assert selftest._is_known(values, family, 2)
-    z = np.concatenate([reference.lattice_noise(family.name, *WHERE, block) for block in range(256)])[:1023]
+    z = np.concatenate([reference.lattice_noise(family.name, *WHERE, block, 1023) for block in range(256)])[:1023]
     step = selftest._STREAMS[2].step
     row = [reference.lattice_value(z[i], center[i], 0, scale[i], step) for i in range(1023)]
     assert values[7].tolist() == row

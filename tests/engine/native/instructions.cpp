@@ -20,8 +20,9 @@ static size_t differences(const ars::Instructions& set, ars::Family family) {
   }
   const ars::Slot slot = {center.data(), scale.data(), margin.data(), exact_center.data(), 0x1p-8f};
   const ars::DrawKey key = {1, 2, 3, 1};
-  set.fill(family, key, ars::CopyPart{0, values, slot, fast.data()});
-  ars::fill_precise(family, key, ars::CopyPart{0, values, slot, slow.data()});
+  const ars::Stretch stretch = ars::stretch_of(family, key, values);
+  set.fill(family, key, ars::CopyPart{0, values, stretch, slot, fast.data()});
+  ars::fill_precise(family, key, ars::CopyPart{0, values, stretch, slot, slow.data()});
   size_t different = 0;
   for (size_t i = 0; i < values; ++i) different += fast[i] != slow[i];
   return different;

@@ -10,16 +10,18 @@
 #define __global__
 #endif
 
-// The four values of a block: standard noise of noise stream 1, or noise stream 2 if the slot has a step.
+// The four values of a block, which is the last one of its copy: standard noise of noise stream 1, or noise stream 2 if
+// the slot has a step.
 #ifdef __CUDACC__
 __host__ __device__
 #endif
     static void make_block_anywhere(ars::Family family, ars::DrawKey key, uint32_t block, ars::Slot slot,
                                     float* values) {
+  const ars::Stretch stretch = ars::stretch_of(family, key, 4 * ((uint64_t)block + 1));
   if (slot.step == 0)
-    ars::stream_block(family, key, block, values);
+    ars::stream_block(family, key, block, stretch, values);
   else
-    ars::lattice_block(family, key, block, slot, 4, values);
+    ars::lattice_block(family, key, block, stretch, slot, 4, values);
 }
 
 // nvcc does not let the host call a kernel as a function, so the kernel only has to compile there.

@@ -3,13 +3,16 @@
 // docs/soundness.md (Lemma 3) proves |z - Z| + u |z| <= 110 u with u = 2^-53, where Z is the ideal noise at the midpoints
 // of the words' cells, and 4.3 u (1 + |Z|) for Pareto noise. This prints the largest value that occurs, in units of u, for
 // each family, divided by 1 + |Z| for Pareto noise.
+//
+// For exponential noise, whose values are uniform ones times a stretch, it prints the largest error of the stretch and
+// of the decision whether a trial at it is accepted, each divided by its bound (Lemma 6).
 #include <algorithm>
 #include <cfloat>
 #include <cstdio>
 #include <random>
 #include <vector>
 
-#include "distributions.h"
+#include "stream.h"
 
 #if LDBL_MANT_DIG == 113  // arm64
 #include <cmath>
@@ -60,7 +63,7 @@ static std::vector<uint64_t> extreme_words() {
 }
 
 struct Largest {
-  double gaussian = 0, laplace = 0, uniform = 0, pareto = 0;
+  double gaussian = 0, laplace = 0, uniform = 0, pareto = 0, stretch = 0, decision = 0;
 
   void try_pair(uint64_t u, uint64_t v) {
     const Exact radius = exact_sqrt(2 * minus_log(u, 64)), angle = two_pi * (((Exact)v + half) * unit);
@@ -74,6 +77,31 @@ struct Largest {
     const double error = in_units(ars::pareto::precise(word, 0, false), word >> 63 ? -tail : tail);
     pareto = std::max(pareto, error / (double)root);
     uniform = std::max(uniform, in_units(ars::uniform::precise(word, 0, false), 2 * (((Exact)word + half) * unit) - 1));
+  }
+  void try_stretch(uint64_t u, uint64_t v, double d) {
+    const Exact r = exact_sqrt(2 * minus_log(u, 64)), x = r * exact_cosine(two_pi * (((Exact)v + half) * unit));
+    const Exact mode = d + 2 * one / 3, root_mode = exact_sqrt(mode), c = one / (3 * root_mode), root = 1 + c * x;
+    if (root < 0x1p-10) return;
+    const Exact roundoff = 0x1p-53, ideal = mode / d * root * root * root;
+    const Exact q = x * x / 2 + mode * (1 - root * root * root + 3 * exact_log(root));
+    if (const double accepted = ars::try_stretch(u, v, 0, d)) {  // the number of the word 0 is 2^-65
+      const Exact error = accepted < ideal ? ideal - accepted : accepted - ideal;
+      stretch = std::max(stretch, (double)(error / (12 * roundoff * (root_mode / d * root * root * (1 + r) + ideal))));
+    }
+    if (q < -40) return;
+    uint64_t low = 0, high = ~0ull;  // the program accepts the words up to `low`, and from `high` on none
+    if (ars::try_stretch(u, v, high, d)) return;
+    while (high - low > 1) {
+      const uint64_t middle = low + (high - low) / 2;
+      (ars::try_stretch(u, v, middle, d) ? low : high) = middle;
+    }
+    const Exact size = x < 0 ? -x : x, y = c * size, from = 1 / root;
+    const Exact bound = size * size * size / (27 * mode) * from * 8 * (1 + r) +
+                        root_mode * size * ((1 + y + y * y / 3) * (6 + 11.1 * y * from) + 7 * (1 + from)) +
+                        2 * size * size - 5 * q + 3.65;
+    const Exact below = -minus_log(low, 64) - q, above = -minus_log(high, 64) - q;
+    const Exact error = std::max(below, -above);
+    decision = std::max(decision, (double)(error / (roundoff * bound)));
   }
 };
 
@@ -90,7 +118,10 @@ int main() {
     const uint64_t far = random() >> random() % 64, near = random() >> random() % 64, eighth = random() % 8 << 61;
     const uint64_t u = i % 2 ? far : ~far, v = i % 4 < 2 ? eighth + near : eighth - near;
     largest.try_word(u), largest.try_word(v), largest.try_pair(u, v), largest.try_pair(random(), random());
+    for (const double d : {1.0, 2.0, 7.0, 784.0, 150528.0, 0x1p34})
+      if (i < 4000) largest.try_stretch(u, v, d), largest.try_stretch(random(), random(), d);
   }
   std::printf("gaussian %a\nlaplace %a\n", largest.gaussian, largest.laplace);
   std::printf("uniform %a\npareto %a\n", largest.uniform, largest.pareto);
+  std::printf("exponential %a %a\n", largest.stretch, largest.decision);
 }

@@ -63,7 +63,7 @@ def test_scalar_and_vector_code_give_the_streams_known_bits(given, expected, ins
         instructions=instructions,
     )
     assert noise[0, -4:].view(np.uint32).tolist() == words(expected)
-    exact = reference.stream_block(family, seed, input_id, phase, draw, block)
+    exact = reference.stream_block(family, seed, input_id, phase, draw, block, 4 * block + 4)
     np.testing.assert_allclose(noise[0, -4:], exact, atol=1e-6)
 
 
@@ -80,7 +80,7 @@ def test_both_paths_of_noise_stream_2_give_its_known_bits(given, expected):
         out = np.empty((1, dimensions), np.float32)
         host.fill(out, [Request(0, input_id, phase, draw, 1)])
         assert out[0, -4:].view(np.uint32).tolist() == words(expected), instructions
-    ideal = reference.lattice_noise(family, seed, input_id, phase, draw, block)
+    ideal = reference.lattice_noise(family, seed, input_id, phase, draw, block, dimensions)
     values = [reference.lattice_value(z, center * step, 0, scale * step, step) for z in ideal]
     assert np.array(values, np.float32).view(np.uint32).tolist() == words(expected)
 

@@ -76,6 +76,7 @@ def test_the_slow_paths_noise_is_within_110_roundings_of_ideal_noise(tmp_path):
     assert errors["laplace"][0] <= 107
     assert errors["uniform"][0] <= 3
     assert errors["pareto"][0] <= 4.3
+    assert max(errors["exponential"]) <= 1  # of the bounds of Lemma 6
 
 
 @pytest.mark.parametrize(
@@ -89,6 +90,18 @@ def test_the_slow_paths_noise_is_within_110_roundings_of_ideal_noise(tmp_path):
 def test_an_error_in_the_slow_path_would_be_measured(tmp_path, family, old, new):
     errors = measure(tmp_path, "slow_path.cpp", header="precise.h", old=old, new=new)
     assert errors[family][0] > 110
+
+
+@pytest.mark.parametrize(
+    ("header", "old", "new"),
+    [
+        ("stream.h", "add(d, 2.0 / 3)", "add(d, 0.66666666666666)"),
+        ("precise.h", "p = fma(p, w, 1.0 / 15);", ""),
+        ("precise.h", "p = fma(p, q, 1.0 / 6227020800.0);", ""),
+    ],
+)
+def test_an_error_in_the_stretch_would_be_measured(tmp_path, header, old, new):
+    assert max(measure(tmp_path, "slow_path.cpp", header=header, old=old, new=new)["exponential"]) > 1
 
 
 def random_maps(seed, dimensions):
@@ -142,7 +155,7 @@ def test_values_are_those_of_ideal_noise_in_50_digits(family):
     where = {"seed": 2**40 + 5, "input_id": 9, "phase": Phase.SELECTION}
     noisy = noisy_copies(family, x, mean, scale, **where, draws=draws, lattice=Lattice(step))
     for draw in range(draws):
-        z = [reference.lattice_noise(family.name, *where.values(), draw, block) for block in range(51)]
+        z = [reference.lattice_noise(family.name, *where.values(), draw, block, dimensions) for block in range(51)]
         ideal = map(reference.lattice_value, np.concatenate(z)[:dimensions], x, mean, scale, [step] * dimensions)
         assert noisy[draw].tolist() == list(ideal)
 
@@ -156,7 +169,7 @@ def test_the_most_extreme_of_ten_million_values_are_those_of_ideal_noise(family)
     chosen = [*order[:100], *order[-100:]]
     noisy = standard_noise(family, dimensions=dimensions, seed=8, lattice=lattice)[0]
     for i in chosen:
-        ideal = reference.lattice_noise(family.name, 8, 0, Phase.ESTIMATION, 0, int(i) // 4)[int(i) % 4]
+        ideal = reference.lattice_noise(family.name, 8, 0, Phase.ESTIMATION, 0, int(i) // 4, dimensions)[int(i) % 4]
         assert noisy[i] == reference.lattice_value(ideal, 0, 0, 1, lattice.step)
 
 
@@ -182,25 +195,31 @@ def test_values_of_pareto_noise_beyond_the_furthest_cell_are_there():
         assert np.isfinite(noisy).all()
 
 
+MARKS = (0x00, 0x80, 0x40, 0xC0)  # of values, of their other 32 bits, and of the same for stretches
+
+
 @settings(deadline=None)
 @given(
     phase=st.sampled_from(Phase),
     draw=st.integers(0, MAX_DRAWS - 1),
+    mark=st.sampled_from(MARKS),
     other=st.sampled_from(Phase),
     other_draw=st.integers(0, MAX_DRAWS - 1),
+    other_mark=st.sampled_from(MARKS),
 )
-def test_the_slow_paths_counters_are_no_other_draws(phase, draw, other, other_draw):
-    slow = reference.counter(0, phase | 0x80, draw, 0)
-    assert slow != reference.counter(0, other, other_draw, 0)
-    assert slow[3] & 0x80
-    assert not reference.counter(0, other, other_draw, 0)[3] & 0x80
-    assert (slow == reference.counter(0, other | 0x80, other_draw, 0)) == ((phase, draw) == (other, other_draw))
+def test_the_counters_of_the_slow_path_and_of_stretches_are_no_other_draws(
+    phase, draw, mark, other, other_draw, other_mark
+):
+    one, two = reference.counter(0, phase | mark, draw, 0), reference.counter(0, other | other_mark, other_draw, 0)
+    assert one[3] & 0xC0 == mark
+    assert (one == two) == ((phase, draw, mark) == (other, other_draw, other_mark))
 
 
-def test_no_request_can_ask_for_the_slow_paths_phases():
+@pytest.mark.parametrize("mark", MARKS[1:])
+def test_no_request_can_ask_for_the_phases_of_the_slow_path_and_of_stretches(mark):
     for phase in Phase:
-        with pytest.raises(ArgumentError, match=f"phase = {phase | 0x80} is not valid"):
-            standard_noise(UNIFORM, dimensions=4, phase=phase | 0x80)
+        with pytest.raises(ArgumentError, match=f"phase = {phase | mark} is not valid"):
+            standard_noise(UNIFORM, dimensions=4, phase=phase | mark)
 
 
 def test_noise_stream_1_has_no_slow_path():

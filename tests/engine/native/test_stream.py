@@ -26,7 +26,10 @@ streams = pytest.mark.parametrize("lattice", [None, Lattice(2.0**-9)], ids=["str
 @pytest.mark.parametrize("instructions", usable_instructions())
 @pytest.mark.parametrize("dimensions", [1, 2, 3, 4, 5, 7, 31, 63, 64, 65, 127, 783, 1025, 4099])
 def test_every_number_of_dimensions_is_a_prefix_of_the_same_row(family, lattice, instructions, dimensions):
-    whole = standard_noise(family, dimensions=8192, draws=2, lattice=lattice, instructions="scalar")
+    """Unless that number decides the stretch of a draw: such noise is the same with all instructions."""
+    whole = standard_noise(
+        family, dimensions=dimensions if family.stretched else 8192, draws=2, lattice=lattice, instructions="scalar"
+    )
     part = standard_noise(family, dimensions=dimensions, draws=2, lattice=lattice, instructions=instructions)
     np.testing.assert_array_equal(part, whole[:, :dimensions])
 

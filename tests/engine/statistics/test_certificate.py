@@ -9,14 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import beta, binom, norm
+from support import simulate
 
 import ars
 from ars.engine.statistics.bounds import bound_at_fixed_n
 from ars.engine.statistics.certificate import ABSTAIN, certify_votes, format_radius, predict_from_votes
 from ars.engine.statistics.looks import Look
 from ars.engine.statistics.plan import Plan
+from ars.engine.statistics.stopping import Grid
 from ars.errors import ArgumentError, UnknownName
-from ars.noise import FAMILIES, GAUSSIAN, NoiseKind, Scope
+from ars.noise import EXPONENTIAL, FAMILIES, GAUSSIAN, LAPLACE, UNIFORM, NoiseKind, Scope
 
 NOISE = {"family": GAUSSIAN, "scale": 0.5, "kind": NoiseKind.ISOTROPIC}
 
@@ -85,6 +87,28 @@ def test_the_others_bound_is_never_above_what_is_left_and_a_radius_never_negativ
             assert made.radius >= 0
             assert (made.predicted == ABSTAIN) == (made.K == 0)
             assert made.radius <= made.K * 0.5
+
+
+def test_exponential_noise_certifies_more_in_few_dimensions_if_their_number_is_known():
+    def region(**noise):
+        return certify([9990, 10, 0], 0, **noise).K
+
+    unknown = region(family=EXPONENTIAL)
+    assert unknown == region(family=UNIFORM)
+    assert region(family=EXPONENTIAL, dimensions=1) == pytest.approx(region(family=LAPLACE))
+    in_three = region(family="exponential", scale=np.full((3, 1), 0.5))
+    assert in_three == region(family=EXPONENTIAL, dimensions=3) == region(family=EXPONENTIAL.in_dimensions(3))
+    assert unknown == region(family=EXPONENTIAL, dimensions=10**6) < in_three < region(family=LAPLACE)
+
+
+def test_stopping_knows_the_dimensions_of_exponential_noise():
+    plan = Plan(n=2000, question=Grid((0, 0.25, 0.5, 0.75, 1)))
+    made = simulate.certify([0.99, 0.01, 0], plan, seed=1, family=EXPONENTIAL, dimensions=3)
+    assert made.radius > 0.5  # the radius of uniform noise is below the scale
+    again = certify_votes(
+        made.counts, 0, plan=plan, looks=made.looks, **NOISE | {"family": "exponential", "dimensions": made.dimensions}
+    )
+    assert again == made
 
 
 def test_a_lost_vote_abstains_with_nothing_claimed():

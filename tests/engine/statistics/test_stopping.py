@@ -11,7 +11,14 @@ from support import simulate
 
 from ars.engine.statistics.certificate import certify_votes
 from ars.engine.statistics.plan import Plan
-from ars.engine.statistics.stopping import QUESTIONS, RADII, Grid, Tolerance, question_from_settings
+from ars.engine.statistics.stopping import (
+    QUESTIONS,
+    RADII,
+    Grid,
+    Tolerance,
+    question_from_settings,
+    usual_radii,
+)
 from ars.errors import ArgumentError
 from ars.noise import FAMILIES, GAUSSIAN, NoiseKind
 
@@ -213,3 +220,19 @@ def test_the_settings_of_a_question_have_its_own_name_and_no_other():
     for name, kind in QUESTIONS.items():
         own = (Grid() if kind is Grid else kind(0.05)).settings
         assert own.keys() & QUESTIONS.keys() == {name}
+
+
+@pytest.mark.parametrize(
+    ("sigma", "step"),
+    [
+        *[(None, 0.25), (0.25, 0.25), (0.5, 0.25), (1.0, 0.25), (0.12, 0.1), (np.float32(0.1), 0.1), (0.05, 0.05)],
+        *[(0.2499, 0.1), (0.03, 0.025), (1e-5, 1e-5), (2.0, 1.0), (4.0, 2.5), (12.0, 10.0), (64.0, 50.0)],
+    ],
+)
+def test_the_usual_radii_are_the_fields_or_in_round_steps_that_the_noise_can_reach(sigma, step):
+    radii = usual_radii(None if sigma is None else float(sigma))
+    assert len(radii) == 15
+    assert radii == tuple(float(f"{step * number:.12g}") for number in range(15))
+    if sigma is not None:
+        reachable = [radius for radius in radii if 0 < radius < 3.5 * sigma]  # at n = 10,000
+        assert len(reachable) >= 3

@@ -174,13 +174,14 @@ def worst_shares(family):
 QUESTIONS = {"grid": Grid(), "radius": Grid((0.25,)), "tolerance": Tolerance(0.05)}
 
 
-def wrong_certificates(plan, family, inputs):
+def wrong_certificates(plan, family, inputs, dimensions=1):
     """Certificates above the truth, of inputs that are each at one of the worst shares: a mixture of them."""
+    family = family.in_dimensions(dimensions)
     wrong, shares = 0, worst_shares(family)
     for seed in range(inputs):
         p_a = shares[seed % len(shares)]
         probabilities = [p_a, 1 - p_a, 0] if not plan.two_sided else [p_a, 0.7 * (1 - p_a), 0.3 * (1 - p_a), 0]
-        made = simulate.certify(probabilities, plan, seed=seed, family=family)
+        made = simulate.certify(probabilities, plan, seed=seed, family=family, dimensions=dimensions)
         others = max(p for answer, p in enumerate(probabilities) if answer != made.selected)
         wrong += made.radius > family.radius(probabilities[made.selected], others, 0.5)
     return wrong
@@ -189,13 +190,13 @@ def wrong_certificates(plan, family, inputs):
 @pytest.mark.parametrize("inputs", [400, pytest.param(INPUTS, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("two_sided", [False, True], ids=["binary", "two-sided"])
 @pytest.mark.parametrize("question", QUESTIONS)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(("family", "dimensions"), [*((name, 1) for name in FAMILIES), ("exponential", 5)])
 @untraced()
 def test_certificates_of_every_rule_and_family_are_above_the_truth_no_more_often_than_alpha(
-    family, question, two_sided, inputs
+    family, dimensions, question, two_sided, inputs
 ):
     plan = Plan(20, 2000, ALPHA, two_sided, QUESTIONS[question])
-    wrong = wrong_certificates(plan, FAMILIES[family], inputs)
+    wrong = wrong_certificates(plan, FAMILIES[family], inputs, dimensions)
     assert not too_often(wrong, inputs), f"{wrong / inputs:.2%} are wrong"
 
 

@@ -34,6 +34,10 @@ extern "C" size_t launch(const char* name, const unsigned* grid, const unsigned*
   if (!strcmp(name, "fill_noisy_float16")) return run(fill_noisy_float16, grid, block, bytes);
   if (!strcmp(name, "fill_lattice_float32")) return run(fill_lattice_float32, grid, block, bytes);
   if (!strcmp(name, "fill_lattice_float16")) return run(fill_lattice_float16, grid, block, bytes);
+  if (!strcmp(name, "fill_stretched_noisy_float32")) return run(fill_stretched_noisy_float32, grid, block, bytes);
+  if (!strcmp(name, "fill_stretched_noisy_float16")) return run(fill_stretched_noisy_float16, grid, block, bytes);
+  if (!strcmp(name, "fill_stretched_lattice_float32")) return run(fill_stretched_lattice_float32, grid, block, bytes);
+  if (!strcmp(name, "fill_stretched_lattice_float16")) return run(fill_stretched_lattice_float16, grid, block, bytes);
   if (!strcmp(name, "count_votes_float32")) return run(count_votes_float32, grid, block, bytes);
   if (!strcmp(name, "count_votes_float16")) return run(count_votes_float16, grid, block, bytes);
   return 0;
