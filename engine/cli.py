@@ -26,6 +26,7 @@ from ars.engine.options import (
 )
 from ars.engine.progress import TerminalProgress
 from ars.engine.records.audit import audit as check_run
+from ars.engine.records.covers import check_coverage
 from ars.engine.records.inputs import Inputs, find_shape, read_inputs
 from ars.engine.records.results import FORMATS, read_results, write_results
 from ars.engine.records.run import RunResult, certify_run
@@ -35,6 +36,7 @@ from ars.engine.smoothed import PREDICTION_N
 from ars.engine.statistics.certificate import REAL_ARITHMETIC, format_radius
 from ars.engine.statistics.plan import Plan
 from ars.errors import RunError, StoreError
+from ars.noise import NoiseKind
 from ars.noise.norms import norm_name
 from ars.output import open_output, refuse_inputs
 
@@ -116,10 +118,11 @@ def certify(
         click.echo(f"batches of {result.batch} were {result.fullness:.1%} full", err=True)
     if classifier.noise_stream == 1:
         click.echo(REAL_ARITHMETIC, err=as_json)
-    _print_summary(result, as_json, norm_name(classifier.family.norm), settled_early=plan.question is not None)
+    norm, kind = norm_name(classifier.family.norm), classifier.noise.kind
+    _print_summary(result, as_json, norm, kind, settled_early=plan.question is not None)
 
 
-def _print_summary(result: RunResult, as_json: bool, norm: str, *, settled_early: bool) -> None:
+def _print_summary(result: RunResult, as_json: bool, norm: str, kind: NoiseKind, *, settled_early: bool) -> None:
     summary = result.summary
     if summary.nobody:
         click.echo(f"{summary.nobody} draws had logits that are not finite and voted for nobody", err=True)
@@ -140,6 +143,9 @@ def _print_summary(result: RunResult, as_json: bool, norm: str, *, settled_early
         click.echo(
             f"average certified radius {least}{format_radius(summary.average_certified_radius)} in the {norm} norm"
         )
+        if kind is not NoiseKind.ISOTROPIC:
+            volume = format_radius(summary.average_volume_radius)
+            click.echo(f"average volume-equivalent radius {least}{volume}, scope {kind.scope}")
     click.echo(f"every certificate: ars-engine results {result.store}")
 
 
@@ -223,6 +229,34 @@ def audit(store: Path, sample: int, engine: Path | None, data: str | None, devic
     if found.differences:
         raise RunError(f"{store}: the record does not hold; what differs is listed above")
     click.echo("the record holds")
+
+
+@main.command()
+@click.argument("store", type=FILE)
+@click.option("--input", "idx", type=click.IntRange(0), required=True, help="The number of a certified input.")
+@click.option(
+    "--perturbed", type=FILE, required=True, help="This input, perturbed: an image, an .npy, or x in an .npz file."
+)
+@click.option("--engine", type=FILE, help="Where the classifier is now. Default: where the run had it.")
+@click.option("--noise", type=FILE, help="Where the noise generator or the maps are now. Default: as the run had them.")
+@click.option("--data", help="Where the data is now. Default: where the run had it.")
+@click.pass_context
+def covers(
+    context: click.Context,
+    store: Path,
+    idx: int,
+    perturbed: Path,
+    engine: Path | None,
+    noise: Path | None,
+    data: str | None,
+) -> None:
+    """Say whether a perturbed input is inside the certified region of a run's input. Exit status: 0 if it is, 1 if it
+    is not, 2 if the question cannot be answered."""
+    found = check_coverage(store, idx, perturbed, engine=engine, noise=noise, data=data)
+    if assumption := found.record.certificate.assumption:
+        click.echo(assumption, err=True)
+    click.echo(found.describe(perturbed))
+    context.exit(0 if found.covered else 1)
 
 
 @main.command()

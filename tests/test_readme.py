@@ -29,6 +29,7 @@ LESS = {
     ("ars-engine", "certify"): "--n 50 --max 2 --batch 16",
     ("ars-engine", "predict"): "--n 50 --max 2 --batch 16",
     ("ars-engine", "audit"): "--sample 1",
+    ("ars-engine", "covers"): "--input 0",
     ("ars-bench", "run"): "--rounds 3 --n 200 --batch 16 --inputs 2 --backend loop --backend onnxruntime",
     ("ars-bench", "paper"): "--n 50 --max 4 --batch 16 --rounds 3",
     ("ars-bench", "sampler"): "--rounds 3 --batch 10",

@@ -22,6 +22,13 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--mean-max", type=float, default=1.0, show_default=True, help="Bound on |mean| of the noise.")
 @click.option("--scale-floor", type=float, default=0.9, show_default=True, help="Smallest scale, in units of sigma.")
 @click.option("--scale-ceiling", type=float, default=4.0, show_default=True, help="Largest scale, in units of sigma.")
+@click.option(
+    "--volume-weight",
+    type=float,
+    default=0.0,
+    show_default=True,
+    help="Reward for a large geometric mean of the scale (dataset and input noise).",
+)
 @click.option("--epochs", type=int, default=10, show_default=True)
 @click.option("--batch", type=int, default=128, show_default=True, help="Images per step.")
 @click.option("--draws", type=int, default=5, show_default=True, help="Noisy copies of each image per step.")
@@ -55,6 +62,7 @@ def main(
     mean_max: float,
     scale_floor: float,
     scale_ceiling: float,
+    volume_weight: float,
     epochs: int,
     batch: int,
     draws: int,
@@ -103,13 +111,28 @@ def main(
     check_output(output)
     if resume and not output.exists():
         raise ModelError(output, "there is no such file to resume", "omit --resume to start a new run")
-    plan = TrainingPlan(epochs, batch, draws, lr, optimizer, schedule, weights, shift, flip, random_crop, seed)
+    plan = TrainingPlan(
+        epochs, batch, draws, lr, optimizer, schedule, weights, shift, flip, random_crop, seed, volume_weight
+    )
     bounds = NoiseShape(sigma0, mean_max, scale_floor, scale_ceiling)
     noise_kind, noise_family = NoiseKind(kind), family_named(family).name
+    if volume_weight and noise_kind is NoiseKind.ISOTROPIC:
+        raise ArgumentError(
+            "volume-weight", volume_weight, "isotropic noise has one scale; use --noise dataset or --noise input"
+        )
     where = choose_device(device)
     data = open_training_data(dataset, ImageSize(resize, crop), most, random_crop)
     statistics = data.images.pixel_statistics()
-    settings = ModelSettings(arch, data.images.shape, data.classes, *statistics, noise_family, noise_kind, bounds)
+    settings = ModelSettings(
+        arch,
+        data.images.shape,
+        data.classes,
+        *statistics,
+        noise_family,
+        noise_kind,
+        bounds,
+        bool(volume_weight) and noise_kind is NoiseKind.DATASET,
+    )
     torch.manual_seed(seed)
     model = build(settings)
     earlier = None
@@ -124,7 +147,7 @@ def main(
         click.echo(f"{output}: {problem}; use --resume to continue it", err=True)
     done = 0 if earlier is None else earlier["state"]["epoch"]
     try:
-        with TrainingProgress(plan.epochs, quiet=not is_first()) as progress:
+        with TrainingProgress(plan, quiet=not is_first()) as progress:
             for metrics in train(model, settings, plan, data, output, where, earlier, progress.step):
                 progress.epoch(metrics)
                 done = metrics.epoch

@@ -40,6 +40,7 @@ class EpochMetrics:
     accuracy: float
     radius: float
     sigma_min: float
+    sigma_geomean: float
     mean_norm: float
     seconds: float
 
@@ -120,7 +121,7 @@ class _Run:
         self._wrapped.train()
         with closing(self._batches(epoch)) as batches:
             for step, (x, labels, z) in enumerate(batches, epoch * self._steps + 1):
-                losses = self._step(x, labels, z)
+                losses = self._step(x, labels, z, self._plan.volume_weight_at(step, self._plan.epochs * self._steps))
                 sums += losses
                 on_step(step, self._plan.epochs * self._steps, float(losses[0]))
                 self._check_finite("loss is", losses, epoch=epoch)
@@ -152,11 +153,11 @@ class _Run:
                 else:
                     yield x, labels, standard_noise(family, whole, plan.draws, generator)[:, part]
 
-    def _step(self, x: Tensor, labels: Tensor, z: Tensor) -> Tensor:
+    def _step(self, x: Tensor, labels: Tensor, z: Tensor, volume_weight: float) -> Tensor:
         """Take one step of the optimizer; returns the losses over the whole batch."""
         with torch.autocast(self._device.type, enabled=self._device.type == "cuda"):
             losses = self._wrapped(x, labels, z)
-            total = losses.total(self._plan.weights)
+            total = losses.total(self._plan.weights, volume_weight)
         weight = self._place.weight(len(x), self._plan.batch)
         self._optimizer.zero_grad()
         self._scaler.scale(total * weight).backward()

@@ -9,6 +9,7 @@ import io
 import json
 import tempfile
 import warnings
+from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,12 @@ import torch
 from torch import nn
 
 from ars.checks import whole_number
-from ars.errors import ArsError, ModelError, RunError, one_line
+from ars.errors import ArgumentError, ArsError, ModelError, RunError, one_line
 from ars.noise import NoiseKind, family_named
 from ars.output import replacing
 from ars.train.batches import Images
 from ars.train.classifiers import Normalize, make_classifier
-from ars.train.noise_models import NoiseShape, make_noise
+from ars.train.noise_models import Attenuation, DatasetNoise, NoiseShape, make_noise
 from ars.train.plan import TrainingPlan
 from ars.train.smoothing import SmoothedModel
 
@@ -57,6 +58,8 @@ class ModelSettings:
     family: str
     kind: NoiseKind
     bounds: NoiseShape
+    attenuated: bool = False
+    """Whether the classifier begins with an Attenuation by its data set's scale map; not so in older files."""
 
 
 def build(settings: ModelSettings) -> SmoothedModel:
@@ -65,6 +68,12 @@ def build(settings: ModelSettings) -> SmoothedModel:
     normalize = Normalize(settings.pixel_mean, settings.pixel_deviation)
     classifier = make_classifier(settings.arch, settings.shape, len(settings.classes), normalize)
     noise = make_noise(settings.kind, settings.shape, settings.bounds)
+    if settings.attenuated:
+        if not isinstance(noise, DatasetNoise):
+            raise ArgumentError("attenuated", True, "only noise of the kind dataset has a map to attenuate by")
+        # The other layers keep their names, so that weights of classifiers without this one can be loaded.
+        layers = OrderedDict({"attenuation": Attenuation(noise), **dict(classifier.named_children())})
+        classifier = nn.Sequential(layers)
     return SmoothedModel(classifier, noise, settings.bounds.sigma0)
 
 
@@ -146,7 +155,10 @@ def start_from(path: Path, classifier: nn.Module) -> None:
         weights = content
     else:
         raise ModelError(path, "it is neither a model.pt nor a state_dict", "save model.state_dict()")
-    load_weights(classifier if "0.mean" in weights else classifier.get_submodule("1"), weights, path)
+    # The attenuation belongs to the noise, which is trained anew.
+    weights = {name: tensor for name, tensor in weights.items() if not name.startswith("attenuation.")}
+    normalize, network = classifier.get_submodule("0"), classifier.get_submodule("1")
+    load_weights(nn.Sequential(normalize, network) if "0.mean" in weights else network, weights, path)
 
 
 def read_model_file(path: Path, data: bytes | None = None) -> tuple[ModelSettings, dict[str, Any]]:
@@ -237,7 +249,9 @@ def read_unfinished(path: Path, settings: ModelSettings, plan: TrainingPlan, dat
     """The content of a checkpoint, if a run with these settings, on data with this fingerprint, can resume it."""
     earlier, content = read_model_file(path)
     training = content["training"]
-    if not {"plan", "data", "threads"} <= training.keys() or not isinstance(training["plan"], dict):
+    fields, plan_of_file = dataclasses.asdict(plan).keys(), training.get("plan")
+    known = isinstance(plan_of_file, dict) and plan_of_file.keys() == fields
+    if not known or not {"data", "threads"} <= training.keys():
         raise ModelError(path, "another version of ars-train started it", "omit --resume to start a new run")
     whole_number("threads", training["threads"], 1, 2**20, f"{path} was not written by ars-train")
     if training["data"] != data:

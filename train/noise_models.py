@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ars.errors import ArgumentError
 from ars.noise import NoiseKind
 
-__all__ = ["DatasetNoise", "IsotropicNoise", "NoiseGenerator", "NoiseShape", "make_noise"]
+__all__ = ["Attenuation", "DatasetNoise", "IsotropicNoise", "NoiseGenerator", "NoiseShape", "make_noise"]
 
 
 SMALLEST, LARGEST = torch.finfo(torch.float32).tiny, torch.finfo(torch.float32).max
@@ -75,6 +75,21 @@ class DatasetNoise(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         mean, scale = self.bounds.mean(self.raw_mean), self.bounds.scale(self.raw_scale)
         return mean.expand_as(x), scale.expand_as(x)
+
+
+class Attenuation(nn.Module):
+    """Multiplies each pixel by sigma0 / scale, for the scale map of a data set: the first layer of a classifier that
+    then sees noise of one scale everywhere, and the less of a pixel, the larger its scale.
+
+    Without it, the noise of pixels that do not matter spreads through the convolutions to those that do.
+    """
+
+    def __init__(self, noise: DatasetNoise) -> None:
+        super().__init__()
+        self.bounds, self.raw_scale = noise.bounds, noise.raw_scale
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * (self.bounds.sigma0 / self.bounds.scale(self.raw_scale))
 
 
 class NoiseGenerator(nn.Module):

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -9,11 +10,14 @@ from torch.optim import SGD, AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
 from ars.errors import ArgumentError, UnknownName
+from ars.train.noise_models import DatasetNoise
 
 __all__ = ["TrainingPlan", "make_optimizer"]
 
 OPTIMIZERS = ("adamw", "sgd")
 SCHEDULES = ("cosine", "step", "constant")
+# How much faster than the weights the scale map of a data set is learned, if its volume is rewarded.
+MAP_RATE = 20
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,8 @@ class TrainingPlan:
     flip: bool = False
     random_crop: int | None = None
     seed: int = 0
+    volume_weight: float = 0.0
+    """The weight of the reward for a large geometric mean of the scale, and so for a large volume of the regions."""
 
     def __post_init__(self) -> None:
         for name, value in (("epochs", self.epochs), ("batch", self.batch), ("draws", self.draws)):
@@ -42,21 +48,29 @@ class TrainingPlan:
             raise ArgumentError(
                 "weights", self.weights, "they must be finite and not negative, and at least one must be positive"
             )
+        if not 0 <= self.volume_weight < math.inf:
+            raise ArgumentError("volume-weight", self.volume_weight, "it must be finite and not negative")
         if self.random_crop is not None and self.shift:
             raise ArgumentError("shift", self.shift, "--random-crop already moves the image; omit one of the two")
         for what, name, known in (("optimizer", self.optimizer, OPTIMIZERS), ("schedule", self.schedule, SCHEDULES)):
             if name not in known:
                 raise UnknownName(what, name, known)
 
+    def volume_weight_at(self, step: int, steps: int) -> float:
+        """The weight at a step. It grows from 0 over the first half of the steps: a classifier that has not learned
+        yet does not resist, and the scales would grow everywhere."""
+        return self.volume_weight * min(1.0, 2 * step / steps)
+
 
 def make_optimizer(model: nn.Module, plan: TrainingPlan, steps: int) -> tuple[Optimizer, LRScheduler]:
     """The optimizer, and the schedule of its learning rate over `steps` steps."""
+    groups = _groups(model, plan)
     if plan.optimizer == "sgd":
         optimizer: torch.optim.Optimizer = SGD(
-            model.parameters(), plan.learning_rate, momentum=0.9, weight_decay=5e-4, nesterov=True
+            groups, plan.learning_rate, momentum=0.9, weight_decay=5e-4, nesterov=True
         )
     else:
-        optimizer = AdamW(model.parameters(), plan.learning_rate, weight_decay=1e-4)
+        optimizer = AdamW(groups, plan.learning_rate, weight_decay=1e-4)
 
     def factor(step: int) -> float:
         if plan.schedule == "cosine":
@@ -66,3 +80,12 @@ def make_optimizer(model: nn.Module, plan: TrainingPlan, steps: int) -> tuple[Op
         return 1.0
 
     return optimizer, LambdaLR(optimizer, factor)
+
+
+def _groups(model: nn.Module, plan: TrainingPlan) -> list[dict[str, Any]]:
+    """The parameters, with the scale map of the data set apart if its volume is rewarded: at the rate of the weights it
+    would not reach the ceiling within a few epochs, because each step of Adam moves a pixel by about this rate."""
+    maps = [module.raw_scale for module in model.modules() if isinstance(module, DatasetNoise) and plan.volume_weight]
+    others = [parameter for parameter in model.parameters() if not any(parameter is one for one in maps)]
+    apart = {"params": maps, "lr": MAP_RATE * plan.learning_rate, "weight_decay": 0.0}
+    return [{"params": others}, *([apart] if maps else [])]

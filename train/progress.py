@@ -8,13 +8,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ars.train.loop import EpochMetrics
+from ars.train.plan import TrainingPlan
 
 __all__ = ["TrainingProgress"]
 
 
 class TrainingProgress:
-    def __init__(self, epochs: int, *, quiet: bool = False) -> None:
-        self._epochs, self._quiet = epochs, quiet
+    def __init__(self, plan: TrainingPlan, *, quiet: bool = False) -> None:
+        self._plan, self._quiet = plan, quiet
         columns = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
         console = Console(stderr=True)
         hidden = quiet or not sys.stderr.isatty()
@@ -28,12 +29,14 @@ class TrainingProgress:
     def epoch(self, metrics: EpochMetrics) -> None:
         if self._quiet:
             return
-        parts = (
-            f"epoch {metrics.epoch}/{self._epochs}: loss {metrics.loss:.3f} (smoothing {metrics.smoothing:.3f}, "
+        grown = f"geometric mean {metrics.sigma_geomean:.3f}, " if self._plan.volume_weight else ""
+        click.echo(
+            f"epoch {metrics.epoch}/{self._plan.epochs}: loss {metrics.loss:.3f} (smoothing {metrics.smoothing:.3f}, "
             f"variance {metrics.variance:.4f}, mean {metrics.mean:.2f}), accuracy under noise {metrics.accuracy:.1%}, "
-            f"radius about {metrics.radius:.2f}, min(sigma) {metrics.sigma_min:.3f}, {metrics.seconds:.0f} s"
+            f"radius about {metrics.radius:.2f}, min(sigma) {metrics.sigma_min:.3f}, "
+            f"{grown}{metrics.seconds:.0f} s",
+            err=True,
         )
-        click.echo(parts, err=True)
 
     def __enter__(self) -> "TrainingProgress":
         self._bar.start()

@@ -17,15 +17,18 @@ def standard_noise(family: str | Family, like: Tensor, draws: int, generator: to
 
 @dataclass(frozen=True)
 class Losses:
-    """The paper's three losses, each a mean over the batch."""
+    """The paper's three losses, and how far the scales have grown, each a mean over the batch."""
 
     smoothing: Tensor
     variance: Tensor
     mean: Tensor
+    growth: Tensor
+    """The mean of log(scale / sigma0). The other losses never ask for large scales; `--volume-weight` rewards them."""
 
-    def total(self, weights: tuple[float, float, float]) -> Tensor:
+    def total(self, weights: tuple[float, float, float], volume_weight: float = 0.0) -> Tensor:
         alpha, beta, gamma = weights
-        return alpha * self.smoothing + beta * self.variance + gamma * self.mean
+        total = alpha * self.smoothing + beta * self.variance + gamma * self.mean
+        return total - volume_weight * self.growth if volume_weight else total
 
 
 class SmoothedModel(nn.Module):
@@ -44,4 +47,5 @@ class SmoothedModel(nn.Module):
             smoothing=nn.functional.cross_entropy(logits, labels.repeat(len(z))),
             variance=((smallest - self.sigma0) / self.sigma0).abs().mean(),
             mean=mean.flatten(1).norm(dim=1).mean(),
+            growth=(scale / self.sigma0).log().mean(),
         )

@@ -25,6 +25,8 @@ class Scores:
     radius: float
     """An estimate of the certified radius in the family's norm, from a few draws and without a confidence bound."""
     sigma_min: float
+    sigma_geomean: float
+    """The geometric mean of each image's scale map, to which its volume-equivalent radius is proportional."""
     mean_norm: float
 
 
@@ -34,7 +36,7 @@ def validate(model: SmoothedModel, family: Family, images: Images, device: torch
     model.eval()
     family = family.in_dimensions(math.prod(images.shape))
     generator = torch.Generator().manual_seed(0)
-    right, radii, smallest, norms = 0.0, 0.0, 0.0, 0.0
+    right, radii, smallest, geometric, norms = 0.0, 0.0, 0.0, 0.0, 0.0
     chunk = max(1, min(CHUNK, NUMBERS // (DRAWS * math.prod(images.shape))))
     for x, labels in zip(images.x.split(chunk), images.labels.split(chunk), strict=True):
         z = standard_noise(family, x, DRAWS, generator).to(device)
@@ -48,6 +50,7 @@ def validate(model: SmoothedModel, family: Family, images: Images, device: torch
             radii += family.radius(share, 1 - share, scale_min)
         right += sum(hits) / DRAWS
         smallest += sum(sigma)
+        geometric += float(scale.flatten(1).log().mean(1).exp().sum())
         norms += float(mean.flatten(1).norm(dim=1).sum())
     n = len(images)
-    return Scores(right / n, radii / n, smallest / n, norms / n)
+    return Scores(right / n, radii / n, smallest / n, geometric / n, norms / n)

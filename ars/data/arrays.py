@@ -12,7 +12,7 @@ from ars.data import Example
 from ars.data.pixels import file_sha256, to_pixels
 from ars.errors import DataError, FileError
 
-__all__ = ["Npz", "read_npz"]
+__all__ = ["Npz", "read_npy", "read_npz"]
 
 _BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError)
 
@@ -24,6 +24,15 @@ def read_npz(path: Path, error: type[FileError]) -> dict[str, NDArray[np.generic
             return {name: np.asarray(arrays[name]) for name in arrays}
     except (*_BROKEN, OSError, ValueError, TypeError, AttributeError, EOFError, NotImplementedError) as reason:
         raise error(path, f"it cannot be read ({reason})", "write it again with numpy.savez") from reason
+
+
+def read_npy(path: Path, error: type[FileError]) -> NDArray[np.generic]:
+    """The array of an .npy file. Nothing in the file is executed."""
+    try:
+        with path.open("rb") as file:
+            return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
+    except (OSError, ValueError, TypeError, AttributeError, EOFError) as reason:
+        raise error(path, f"it cannot be read ({reason})", "write it again with numpy.save") from reason
 
 
 class Npz:

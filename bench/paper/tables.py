@@ -92,7 +92,7 @@ def _figures(one: Certified, radii: Sequence[float]) -> list[str]:
     """Certified accuracy by radius, and the averages; dashes for a run without labels."""
     if not one.run.summary.labelled:
         return ["–"] * (len(radii) + 2)
-    acr, volume = one.run.summary.average_certified_radius, one.run.average_volume_radius
+    acr, volume = one.run.summary.average_certified_radius, one.run.summary.average_volume_radius
     return [*_tenths(one.percent(radii)), format_radius(acr), format_radius(volume)]
 
 

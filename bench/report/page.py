@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ars.bench.report.pictures import map_pictures, photograph, png_address
+from ars.bench.report.pictures import map_pictures, photograph, png_address, region_picture
 from ars.bench.report.runs import Run, accuracy_curves, draw_histogram
 from ars.bench.report.strips import Strip, Strips
 from ars.bench.run.export import HEADS, cells, footnote
@@ -23,6 +23,7 @@ from ars.bench.run.result import BenchResult, deviation
 from ars.distribution import VERSION
 from ars.engine.records.columns import REPORTED
 from ars.engine.statistics.certificate import format_radius
+from ars.noise import NoiseKind
 from ars.noise.norms import NORMS, norm_name
 
 __all__ = ["render_page"]
@@ -122,7 +123,7 @@ def _run(run: Run, strips: Strips) -> dict[str, object]:
         "correct": sum(record.correct is True for record in run.records),
         "ended": summary.ended_after_selection,
         "nobody": summary.nobody,
-        "volume": format_radius(run.average_volume_radius),
+        "volume": format_radius(summary.average_volume_radius),
         "draws": summary.draws / summary.inputs,
         "seconds": summary.seconds / summary.inputs,
         "deviation": run.seconds_deviation,
@@ -131,9 +132,24 @@ def _run(run: Run, strips: Strips) -> dict[str, object]:
         "settings": _words(header.settings.to_json()),
         "environment": _words(header.origin.to_json() | header.environment.to_json()),
         "strips": [_strip(run, strip) for strip in strips.strips],
+        "regions": _regions(run, strips),
         "missing": strips.missing,
         "records": _records(run),
     }
+
+
+def _regions(run: Run, strips: Strips) -> dict[str, object]:
+    """The pictures of certified regions, as far as their scale maps are at hand: by the number of the input, or one for
+    all inputs, whose regions differ only in their size."""
+    kind = run.header.settings.kind
+    if kind is NoiseKind.DATASET:
+        return {"all": _region(strips.strips[0])} if strips.strips else {}
+    return {str(strip.record.idx): _region(strip) for strip in strips.strips if kind is NoiseKind.INPUT}
+
+
+def _region(strip: Strip) -> dict[str, object]:
+    pixels, low, high = region_picture(strip.scale)
+    return {"picture": png_address(pixels), "low": low, "high": high}
 
 
 def _words(facts: Mapping[str, object]) -> dict[str, str]:
@@ -153,6 +169,7 @@ def _records(run: Run) -> dict[str, object]:
         "idx": [record.idx for record in run.records],
         "label": [record.label for record in run.records],
         "predict": [certificate.predicted for certificate in certificates],
+        "K": [certificate.K if np.isfinite(certificate.K) else None for certificate in certificates],
         "radius": {
             norm: [radius if np.isfinite(radius) else None for radius in found] for norm, found in known.items()
         },

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-__all__ = ["MapPictures", "map_pictures", "photograph", "png_address"]
+__all__ = ["MapPictures", "map_pictures", "photograph", "png_address", "region_picture"]
 
 Pixels = NDArray[np.uint8]
 
@@ -40,6 +40,14 @@ def map_pictures(mean: NDArray[np.float32], scale: NDArray[np.float32]) -> MapPi
     mean, scale = _plane(mean), _plane(scale)
     bound, low, high = float(abs(mean).max()), float(scale.min()), float(scale.max())
     return MapPictures(_color(mean, -bound, bound, DIVERGING), bound, _color(scale, low, high, SEQUENTIAL), low, high)
+
+
+def region_picture(scale: NDArray[np.float32]) -> tuple[Pixels, float, float]:
+    """The shape of a certified region in colour, and the values at the ends of the colours: for each pixel its scale,
+    the smallest one over the channels. The pixel may move by less than K times this, if no other moves."""
+    plane = _plane(scale.min(axis=0) if scale.ndim == 3 else scale)
+    low, high = float(scale.min()), float(plane.max())
+    return _color(plane, low, high, SEQUENTIAL), low, high
 
 
 def _color(values: NDArray[np.float32], low: float, high: float, anchors: NDArray[np.float32]) -> Pixels:

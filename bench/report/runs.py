@@ -44,12 +44,6 @@ class Run:
         return self.records[0].certificate.scope
 
     @property
-    def average_volume_radius(self) -> float:
-        """Like the average certified radius, but with the radius of the ball that has the volume of the region."""
-        labelled = [record for record in self.records if record.label is not None]
-        return sum(record.certificate.volume_radius for record in labelled if record.correct) / max(1, len(labelled))
-
-    @property
     def seconds_deviation(self) -> float:
         return float(np.std([record.seconds for record in self.records]))
 

@@ -13,21 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ars.bench.report.runs import Run
-from ars.data import Dataset, ImageSize, open_data
-from ars.data.images import ImageFolder, OneImage
-from ars.engine.backends import load_generator
+from ars.data import Dataset
 from ars.engine.lattice import Lattice
-from ars.engine.noise_maps import Isotropic, Maps, NoiseMaps, open_generator
+from ars.engine.noise_maps import NoiseMaps
 from ars.engine.records.inputs import content_sha256
 from ars.engine.records.record import Record
+from ars.engine.records.reopen import reopen_noise
 from ars.engine.requests import Phase, Request
 from ars.engine.samplers.host import HostSampler
 from ars.errors import ArsError
-from ars.external_data import hash_model
-from ars.manifest import manifest_beside
 from ars.noise import NoiseKind, family_named
 
-__all__ = ["COPIES", "Strip", "Strips", "choose_inputs", "data_of", "make_strips", "recorded_data", "recorded_noise"]
+__all__ = ["COPIES", "Strip", "Strips", "choose_inputs", "make_strips"]
 
 COPIES = 3
 
@@ -54,46 +51,6 @@ class Strips:
     missing: str | None = None
 
 
-def data_of(run: Run, spec: str) -> Dataset | None:
-    """The data that `spec` names, read as the run read it; None if the run was not made with it as it is now.
-
-    The store has the size of the images and the file of the classes. The channels, which only the model knows, are
-    found by trying.
-    """
-    origin = run.header.origin
-    classes_file = None if origin.classes_file is None else Path(origin.classes_file)
-    try:
-        for channels in (None, 1, 3):
-            source = open_data(spec, ImageSize(origin.resize, origin.crop, channels), classes_file)
-            if source.fingerprint() == run.header.settings.data:
-                return source
-            if not isinstance(source, ImageFolder | OneImage):
-                break  # only images can be read in other channels
-    except (ArsError, OSError):
-        pass
-    return None
-
-
-def recorded_data(run: Run) -> Dataset | None:
-    """The data of a run, if it is still where the store says that it came from."""
-    spec = run.header.origin.data_source
-    return None if spec is None else data_of(run, spec)
-
-
-def recorded_noise(run: Run) -> Path | None:
-    """The file of a run's noise maps, if it is still where the store says that it came from."""
-    origin = run.header.origin
-    path = None if origin.noise_file is None else Path(origin.noise_file)
-    if path is None and origin.engine_file is not None:
-        engine = Path(origin.engine_file)
-        try:
-            manifest = manifest_beside(engine)
-            path = manifest.file("noise", engine.parent) if manifest else None
-        except (ArsError, OSError):
-            return None
-    return path if path is not None and path.is_file() else None
-
-
 def choose_inputs(runs: Sequence[Run]) -> list[int]:
     """Inputs worth looking at, from the first run with maps: those with the largest and the median radius among the
     correct answers, and one that is wrong or abstained."""
@@ -117,7 +74,7 @@ def make_strips(run: Run, inputs: Sequence[int], data: Dataset | None, noise_fil
         )
     try:
         certified = [(records[idx], data[idx].x) for idx in inputs if idx in records]
-        noise = _noise_of(run, noise_files, certified[0][1].shape) if certified else None
+        noise = reopen_noise(run.header, noise_files, certified[0][1].shape) if certified else None
         if certified and noise is None:
             return Strips(
                 (), "The noise maps come from a file of their own: say with --noise where it is now to see them here."
@@ -125,18 +82,6 @@ def make_strips(run: Run, inputs: Sequence[int], data: Dataset | None, noise_fil
         return Strips(tuple(_strip(run, record, x, noise) for record, x in certified if noise))
     except (ArsError, IndexError) as error:
         return Strips((), f"The inputs cannot be shown: {error}.")
-
-
-def _noise_of(run: Run, files: Sequence[Path], shape: tuple[int, ...]) -> NoiseMaps | None:
-    source = run.header.settings.noise
-    if source.sigma is not None:
-        return Isotropic(source.sigma)
-    path = next((path for path in files if hash_model(path).sha256 == source.file), None)
-    if path is None:
-        return None
-    if source.maps is not None:
-        return Maps(path, len(shape))
-    return open_generator(path, load_generator(path), run.header.settings.kind, shape)
 
 
 def _strip(run: Run, record: Record, x: Array, noise: NoiseMaps) -> Strip:

@@ -6,9 +6,10 @@ from typing import TextIO
 
 from ars.bench.report.page import render_page
 from ars.bench.report.runs import Run, read_runs
-from ars.bench.report.strips import Strips, choose_inputs, data_of, make_strips, recorded_data, recorded_noise
+from ars.bench.report.strips import Strips, choose_inputs, make_strips
 from ars.bench.run.result_file import read_result
 from ars.data import open_data, select
+from ars.engine.records.reopen import find_noise, reopen_data
 from ars.errors import ArgumentError, ModelError
 from ars.external_data import hash_model
 from ars.output import make_folder
@@ -41,7 +42,7 @@ def write_report(
 
 def strips_of(runs: Sequence[Run], specs: Sequence[str], noise_files: Sequence[Path], only: str | None) -> list[Strips]:
     """The strips of each run. Data and noise files that belong to no run are refused, as mistakes."""
-    given = {spec: [data_of(run, spec) for run in runs] for spec in specs}
+    given = {spec: [reopen_data(run.header, spec) for run in runs] for spec in specs}
     for spec, found in given.items():
         if all(data is None for data in found):
             raise ArgumentError("data", open_data(spec).name, "no run was made with it as it is now")
@@ -54,8 +55,8 @@ def strips_of(runs: Sequence[Run], specs: Sequence[str], noise_files: Sequence[P
     for number, run in enumerate(runs):
         data = next((found[number] for found in given.values() if found[number] is not None), None)
         if data is None:
-            data = recorded_data(run)
-        noise = [path for path in (*noise_files, recorded_noise(run)) if path is not None]
+            data = reopen_data(run.header)
+        noise = [path for path in (*noise_files, find_noise(run.header)) if path is not None]
         if only is None:
             same_data = run.header.settings.data
             chosen = choose_inputs([other for other in runs if other.header.settings.data == same_data])

@@ -24,6 +24,8 @@ class Summary:
     """By radius: the share of labelled inputs whose certificate is for the right class and at least that large."""
     average_certified_radius: float
     """Over labelled inputs; wrong and abstained ones count 0 (ACR)."""
+    average_volume_radius: float
+    """The same average of the radii of balls that have the volume of the regions."""
     nobody: int
     """Draws whose logits were not finite, and that voted for nobody."""
     draws: int
@@ -57,6 +59,8 @@ def summarize(records: Iterable[Record], at: Sequence[float] = RADII) -> Summary
         ended_after_selection=sum(record.certificate.n == 0 for record in records),
         certified_accuracy={radius: share(radius) for radius in at} if radii else {},
         average_certified_radius=sum(radius or 0.0 for radius in radii) / len(radii) if radii else 0.0,
+        average_volume_radius=sum(record.certificate.volume_radius for record in labelled if record.correct)
+        / max(1, len(labelled)),
         nobody=sum(record.certificate.counts[-1] for record in records),
         draws=sum(record.draws for record in records),
         seconds=sum(record.seconds for record in records),

@@ -140,12 +140,26 @@ class Certificate:
 
     def covers(self, delta: ArrayLike, scale: ArrayLike) -> bool:
         """Whether the guarantee extends to x + delta. `scale` is the scale map of this certificate."""
+        return self.measure(delta, scale) < self.K
+
+    def measure(self, delta: ArrayLike, scale: ArrayLike) -> float:
+        """||delta / scale|| in the norm of the certificate, never below its exact value; the region is where it is
+        below K. `scale` is the scale map of this certificate."""
         delta, sigma = np.asarray(delta, np.float64), scale_map(scale)
         if sigma.shape not in ((), delta.shape):
             raise ArgumentError("scale.shape", sigma.shape, f"it must be the shape of delta, {delta.shape}")
         if float(sigma.min()) != self.sigma_min:
             raise ArgumentError("scale", f"a map of minimum {sigma.min()}", f"the certificate's has {self.sigma_min}")
-        return self.noise_family.weighted_norm(delta, sigma) < self.K
+        # The rest of the map is compared by its means, of which an older record has only the first.
+        inverse_l1, inverse_l2 = inverse_norms(sigma, delta.size)
+        means = (
+            (self.sigma_geomean, geometric_mean(sigma)),
+            (self.inverse_scale_l1, inverse_l1),
+            (self.inverse_scale_l2, inverse_l2),
+        )
+        if any(recorded is not None and not math.isclose(recorded, found, rel_tol=1e-12) for recorded, found in means):
+            raise ArgumentError("scale", "a map of other values", "it must be the scale map of the certificate")
+        return self.noise_family.weighted_norm(delta, sigma)
 
 
 def certify_votes(

@@ -18,10 +18,12 @@ CLASSES = ("a", "b", "c")
 
 
 def write_model(path, kind="isotropic", *, seed=0, arch="cnn", state=None, examples=32):
-    """A model.pt with random weights, whose noise is laplace; the model, ready to run."""
+    """A model.pt with random weights, whose noise is laplace; the model, ready to run. One with a map for the data set
+    is attenuated by it."""
     torch.manual_seed(seed)
     bounds = NoiseShape(0.5)
-    settings = ModelSettings(arch, SHAPE, CLASSES, (0.5,), (0.25,), "laplace", NoiseKind(kind), bounds)
+    noise, attenuated = NoiseKind(kind), kind == NoiseKind.DATASET
+    settings = ModelSettings(arch, SHAPE, CLASSES, (0.5,), (0.25,), "laplace", noise, bounds, attenuated)
     model = build(settings)
     for parameter in model.noise.parameters():
         torch.nn.init.normal_(parameter, std=0.2)

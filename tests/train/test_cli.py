@@ -174,3 +174,54 @@ def test_the_shipped_part_of_fashion_mnist_trains():
     result = train("--dataset", str(folder), "--max", "80", epochs=1, kind="isotropic")
     assert result.exit_code == 0, result.output
     assert read_model_file(Path("model.pt"))[0].shape == (1, 28, 28)
+
+
+def test_a_rewarded_volume_grows_the_scale_where_pixels_do_not_matter():
+    """The classes of the data differ only in their left halves."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(400) % 2
+    x = np.zeros((400, 1, 12, 12), np.float32)
+    x[:, :, :, :6] = labels[:, None, None, None] * 0.8 + 0.1 * rng.random((400, 1, 12, 6))
+    np.savez("data.npz", x=x, y=labels)
+    more = ("--lr", "5e-3")
+    assert train(*more, epochs=12, kind="dataset", out="without.pt").exit_code == 0
+    result = train(*more, "--volume-weight", "0.5", epochs=12, kind="dataset")
+    assert result.exit_code == 0, result.output
+    settings, model, content = load_model(Path("model.pt"))
+    assert settings.attenuated
+    assert content["training"]["plan"]["volume_weight"] == 0.5
+    last, without = metrics()[-1], metrics("without.metrics.jsonl")[-1]
+    assert last["sigma_geomean"] > 1.3 * without["sigma_geomean"]
+    assert last["sigma_min"] == pytest.approx(0.5, rel=0.2)
+    assert last["accuracy"] > 0.9
+    with torch.no_grad():
+        _, scale = model.noise(torch.zeros(1, *settings.shape))
+    assert float(scale[..., 7:].mean()) > 1.1 * float(scale[..., :5].mean())
+    assert "geometric mean" in result.stderr
+
+
+def test_a_run_with_a_rewarded_volume_resumes_to_the_same_weights(monkeypatch):
+    more = ("--volume-weight", "0.5")
+    assert train(*more, kind="dataset", out="whole.pt").exit_code == 0
+    with monkeypatch.context() as patch:
+        interrupt(patch, 13)
+        assert train(*more, kind="dataset").exit_code == 130
+    assert train(*more, "--resume", kind="dataset").exit_code == 0
+    assert same(weights(), weights("whole.pt"))
+
+
+def test_generators_are_trained_for_volume_too():
+    for weight, out in ((0, "without.pt"), (1, "model.pt")):
+        assert train("--volume-weight", str(weight), "--lr", "1e-2", epochs=3, out=out).exit_code == 0
+    assert not read_model_file(Path("model.pt"))[0].attenuated
+    assert metrics()[-1]["sigma_geomean"] > metrics("without.metrics.jsonl")[-1]["sigma_geomean"]
+
+
+def test_init_works_between_models_with_and_without_attenuation():
+    train(kind="isotropic", out="first.pt")
+    volume = ("--volume-weight", "0.1", "--lr", "1e-9")
+    for given, out, more in (("first.pt", "second.pt", volume), ("second.pt", "third.pt", ("--lr", "1e-9"))):
+        result = train("--init", given, *more, epochs=1, kind="dataset", out=out)
+        assert result.exit_code == 0, result.output
+        name = "classifier.1.0.weight"
+        torch.testing.assert_close(weights(out)[name], weights(given)[name], atol=1e-6, rtol=0)

@@ -42,6 +42,8 @@ def test_numbers_that_make_no_sense():
     refused(train("--lr", "0"), "lr = 0.0 is not valid")
     refused(train("--weights", "1", "-1", "0"), "weights = (1.0, -1.0, 0.0) is not valid")
     refused(train(epochs=0), "epochs = 0 is not valid")
+    refused(train("--volume-weight", "-1"), "volume-weight = -1.0 is not valid; it must be finite and not negative")
+    refused(train("--volume-weight", "1", kind="isotropic"), "isotropic noise has one scale; use --noise dataset")
 
 
 def save(name, labels, x=None):

@@ -1,5 +1,7 @@
 """Noise modules and losses against closed forms and finite differences."""
 
+import math
+
 import pytest
 import torch
 from scipy import stats
@@ -7,7 +9,8 @@ from torch import nn
 
 from ars.errors import ArgumentError, UnknownName
 from ars.noise import FAMILIES, NoiseKind
-from ars.train.noise_models import NoiseGenerator, NoiseShape, make_noise
+from ars.train.noise_models import Attenuation, DatasetNoise, NoiseGenerator, NoiseShape, make_noise
+from ars.train.plan import TrainingPlan
 from ars.train.smoothing import SmoothedModel, standard_noise
 
 BOUNDS = NoiseShape(sigma0=0.5, mean_max=0.3, floor=0.8, ceiling=3.0)
@@ -96,6 +99,27 @@ def test_losses_are_their_closed_forms():
     assert float(losses.smoothing) == pytest.approx(by_hand, rel=1e-5)
     total = losses.total((2.0, 3.0, 0.1))
     assert float(total) == pytest.approx(2 * by_hand + 3 * 0.2 + 0.1 * 5, rel=1e-5)
+    growth = (math.log(0.4 / 0.5) + 3 * math.log(0.6 / 0.5)) / 4
+    assert float(losses.growth) == pytest.approx(growth, rel=1e-4)
+    assert float(losses.total((2.0, 3.0, 0.1), 0.5)) == pytest.approx(float(total) - 0.5 * growth, rel=1e-5)
+
+
+@torch.no_grad()
+def test_attenuation_leaves_noise_of_one_scale():
+    noise = DatasetNoise((1, 2, 2), BOUNDS)
+    noise.raw_scale.copy_(torch.tensor([[[0.0, 1.0], [2.0, 5.0]]]))
+    x, z = torch.rand(3, 1, 2, 2), torch.randn(3, 1, 2, 2)
+    _, scale = noise(x)
+    attenuation = Attenuation(noise)
+    torch.testing.assert_close(attenuation(scale * z), BOUNDS.sigma0 * z)
+    torch.testing.assert_close(attenuation(x + scale * z), x * BOUNDS.sigma0 / scale + BOUNDS.sigma0 * z)
+    assert attenuation.raw_scale is noise.raw_scale
+
+
+def test_the_weight_of_the_volume_grows_over_the_first_half_of_training():
+    plan = TrainingPlan(volume_weight=0.4)
+    assert [plan.volume_weight_at(step, 100) for step in (0, 25, 50, 75, 100)] == [0.0, 0.2, 0.4, 0.4, 0.4]
+    assert TrainingPlan().volume_weight_at(80, 100) == 0
 
 
 def finite_differences_match(loss, parameters):

@@ -27,6 +27,7 @@ def test_scores_are_those_of_the_family(family):
     scores = validate(model, family, images, torch.device("cpu"))
     assert scores.accuracy == 0.75
     assert (scores.sigma_min, scores.mean_norm) == (0.25, 0.0)
+    assert scores.sigma_geomean == pytest.approx(0.25)
     share = 16.5 / 17
     assert scores.radius == pytest.approx(0.75 * family.in_dimensions(16).radius(share, 1 - share, 0.25))
     assert not model.training

@@ -23,6 +23,7 @@ function card(run, number, norm) {
     element("p", { class: "kind" }, `${run.family}, ${KINDS[run.kind] || run.kind} · scope ${run.scope} · ${run.stopping} stopping`),
     element("dl", { class: "facts" },
       run.labelled ? fact(`average certified radius (${normName(norm)})`, curves && curves.acr[number] !== undefined ? curves.acr[number] : "unknown") : fact("inputs without labels", whole(run.inputs - run.labelled)),
+      run.labelled && run.kind !== "isotropic" ? fact("average volume-equivalent radius", run.volume) : null,
       run.labelled ? fact("certified and right", percent(run.correct / run.labelled)) : null,
       fact("draws an input", whole(run.draws), run.draws < run.n0 + run.n ? `of ${whole(run.n0 + run.n)}` : ""),
       fact("a sample", short(run.seconds), "s"),

@@ -14,7 +14,7 @@ function certificateRows(runs) {
     return columns.idx.map((idx, i) => {
       const abstained = columns.predict[i] === -1, label = columns.label[i];
       const outcome = abstained ? "abstained" : label === null ? "certified" : label === columns.predict[i] ? "right" : "wrong";
-      return { number, run: run.name, idx, label: named(label), predict: abstained ? "abstained" : named(columns.predict[i]), outcome,
+      return { number, run: run.name, idx, K: columns.K[i], label: named(label), predict: abstained ? "abstained" : named(columns.predict[i]), outcome,
         radii: Object.fromEntries(Object.keys(columns.radius).map((norm) => [norm, columns.radius[norm][i] === null ? Infinity : columns.radius[norm][i]])),
         printed: Object.fromEntries(Object.keys(columns.printed).map((norm) => [norm, columns.printed[norm][i]])),
         ...Object.fromEntries(COLUMNS.map(({ name }) => [name, WORDS.has(name) ? columns[name][i] : numberOf(columns[name][i])])), texts: Object.fromEntries(COLUMNS.map(({ name }) => [name, columns[name][i]])) };
@@ -24,14 +24,25 @@ function certificateRows(runs) {
 
 const OUTCOMES = { right: "✓ right", wrong: "✗ wrong", abstained: "– abstained", certified: "certified" };
 
+// The certified region of an input as a picture, if its scale map is at hand: how far each pixel may move by itself.
+function region(row) {
+  const regions = RUNS[row.number].regions, one = regions[row.idx] || regions.all;
+  if (!one || !row.K) return null;
+  const levels = (scale) => (Math.floor(2550 * scale * row.K) / 10).toFixed(1);
+  return element("figure", { class: "region" },
+    element("img", { src: one.picture, alt: `the certified region of input ${row.idx}: how far each pixel may move` }),
+    element("figcaption", {}, "How far each pixel may move if no other does, in grey levels of 255. Together they must keep ‖δ/σ‖ below K.",
+      element("span", { class: "ramp sequential" }), element("span", { class: "ends" }, element("span", {}, levels(one.low)), element("span", {}, levels(one.high)))));
+}
+
 // All that is known about one input, in a dialog.
 function details(row) {
   const close = element("button", { type: "button", onclick: () => box.close() }, "Close");
   const radii = Object.entries(row.printed).map(([norm, text]) => [`${normName(norm)} radius`, text]);
-  const facts = [["run", row.run], ["label", row.label], ["answer", row.predict], ["outcome", row.outcome], ...radii,
+  const facts = [["run", row.run], ["label", row.label], ["answer", row.predict], ["outcome", row.outcome], ["scope", RUNS[row.number].scope], ...radii,
     ...COLUMNS.filter(({ name }) => name !== "explanation").map(({ name, title }) => [title, row.texts[name]])];
   const box = element("dialog", { "aria-labelledby": "details-title", onclose: () => box.remove() },
-    element("h3", { id: "details-title" }, `Input ${row.idx}`), element("p", {}, row.explanation),
+    element("h3", { id: "details-title" }, `Input ${row.idx}`), element("p", {}, row.explanation), region(row),
     element("dl", {}, facts.filter(([, value]) => value !== "").map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value)))), close);
   document.body.append(box);
   box.showModal();

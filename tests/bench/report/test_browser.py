@@ -4,13 +4,17 @@ import json
 import shutil
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from ars.bench.report.page import render_page
 from ars.bench.report.runs import read_runs
 from ars.bench.report.strips import Strips
 from ars.bench.report.write import strips_of
+from ars.engine.cli import main as engine
 from ars.engine.records.summary import summarize
+from ars.engine.statistics.certificate import format_radius
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
@@ -98,10 +102,10 @@ def test_columns_sort_by_click_and_by_keyboard(page):
     draws = page.find_element(By.CSS_SELECTOR, "[data-sort=draws]")
     draws.click()
     assert draws.find_element(By.XPATH, "..").get_attribute("aria-sort") == "descending"
-    assert numbers(column(page, 10))[:2] == [10_099, 10_098]
+    assert numbers(column(page, 9))[:2] == [10_099, 10_098]
     draws.send_keys(Keys.ENTER)
     assert draws.find_element(By.XPATH, "..").get_attribute("aria-sort") == "ascending"
-    assert numbers(column(page, 10))[0] == 100
+    assert numbers(column(page, 9))[0] == 100
     page.find_element(By.CSS_SELECTOR, "[data-sort=idx]").click()
     assert count(page, "#table th[aria-sort]") == 1
     assert numbers(column(page, 1))[:3] == [0, 0, 1]
@@ -293,3 +297,83 @@ def test_a_table_of_one_page_has_no_buttons_to_turn_it(browser, run_folder, tmp_
     for shown, display in ((few, "none"), (run, "flex")):
         show(browser, [shown], [Strips(())], tmp_path / "page.html")
         assert browser.execute_script("return getComputedStyle(document.getElementById('pages')).display") == display
+
+
+@pytest.fixture(scope="module")
+def mapped(run_folder, tmp_path_factory):
+    """A run with one map for all inputs: 0.2 on the left, 0.8 on the right."""
+    folder = tmp_path_factory.mktemp("mapped")
+    scale = np.full((1, 8, 8), 0.2, np.float32)
+    scale[..., 4:] = 0.8
+    np.savez(folder / "maps.npz", mean=np.zeros_like(scale), scale=scale)
+    given = ["certify", "--engine", run_folder / "model.onnx", "--data", run_folder / "data.npz", "--batch", 64]
+    more = ["--n", 500, "--noise", folder / "maps.npz", "--out", folder / "mapped.sqlite", "--quiet"]
+    result = CliRunner().invoke(engine, [str(word) for word in [*given, *more]])
+    assert result.exit_code == 0, result.output
+    return folder / "mapped.sqlite"
+
+
+def test_the_dialog_shows_which_pixels_may_move_how_far(browser, mapped, tmp_path):
+    from selenium.webdriver.common.by import By
+
+    runs = read_runs([mapped])
+    show(browser, runs, strips_of(runs, [], [], None), tmp_path / "report.html")
+    record = next(record for record in runs[0].records if not record.certificate.abstained)
+    number = runs[0].records.index(record)
+    card = browser.find_element(By.CSS_SELECTOR, "#cards article").text
+    assert "average volume-equivalent radius" in card
+    assert format_radius(runs[0].summary.average_volume_radius) in card
+    browser.find_elements(By.CSS_SELECTOR, "#table tbody td button")[number].click()
+    figure = browser.find_element(By.CSS_SELECTOR, "dialog[open] figure.region")
+    ends = [span.text for span in figure.find_elements(By.CSS_SELECTOR, ".ends span")]
+    smallest, largest = (float(np.float32(sigma)) * record.certificate.K * 255 for sigma in (0.2, 0.8))
+    assert ends == [format_radius(smallest, 1), format_radius(largest, 1)]
+    assert f"volume radius\n{format_radius(record.certificate.volume_radius)}" in (
+        browser.find_element(By.CSS_SELECTOR, "dialog[open]").text
+    )
+    assert "scope\nglobal" in browser.find_element(By.CSS_SELECTOR, "dialog[open]").text
+    image = figure.find_element(By.TAG_NAME, "img")
+    wait_for(browser, "return document.querySelector('dialog figure.region img').naturalWidth === 8")
+    assert "how far each pixel may move" in image.get_attribute("alt")
+    assert browser.get_log("browser") == []
+    # The left half has the first colour of the ramp, and the right half the last.
+    pixels = browser.execute_script(
+        "const c = document.createElement('canvas').getContext('2d');"
+        "c.drawImage(document.querySelector('dialog figure.region img'), 0, 0);"
+        "return [0, 7].map((x) => [...c.getImageData(x, 3, 1, 1).data])"
+    )
+    assert pixels == [[68, 1, 84, 255], [253, 231, 37, 255]]
+
+
+def test_isotropic_runs_and_abstentions_have_no_picture_of_a_region(browser, run_folder, mapped, tmp_path):
+    from selenium.webdriver.common.by import By
+
+    isotropic, anisotropic = read_runs([run_folder / "isotropic.sqlite"])[0], read_runs([mapped])[0]
+    nothing = with_records(
+        anisotropic,
+        lambda record: replace(record, certificate=replace(record.certificate, predicted=-1, K=0.0, radius=0.0)),
+    )
+    for run in (isotropic, nothing):
+        strips = strips_of([run], [str(run_folder / "data.npz")], [], "3")
+        show(browser, [run], strips, tmp_path / "report.html")
+        browser.find_element(By.CSS_SELECTOR, "#table tbody td button").click()
+        assert browser.find_element(By.CSS_SELECTOR, "dialog[open]")
+        assert not browser.find_elements(By.CSS_SELECTOR, "figure.region")
+
+
+def test_maps_of_single_inputs_have_a_picture_where_they_are_shown(browser, run_folder, tmp_path):
+    from selenium.webdriver.common.by import By
+
+    runs = read_runs([run_folder / "generated.sqlite"])
+    strips = strips_of(runs, [], [], None)
+    show(browser, runs, strips, tmp_path / "report.html")
+    shown = strips[0].strips[0].record.idx
+    other = next(r.idx for r in runs[0].records if r.idx not in [s.record.idx for s in strips[0].strips])
+    for idx, pictures in ((shown, 1), (other, 0)):
+        if idx >= 50:  # it is on the second page of the table
+            continue
+        browser.find_elements(By.CSS_SELECTOR, "#table tbody td button")[idx].click()
+        assert len(browser.find_elements(By.CSS_SELECTOR, "dialog[open] figure.region")) == pictures
+        assert "scope\nfrozen" in browser.find_element(By.CSS_SELECTOR, "dialog[open]").text
+        browser.execute_script("document.querySelector('dialog').close()")
+        wait_for(browser, "return document.querySelector('dialog') === null")

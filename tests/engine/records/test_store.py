@@ -205,6 +205,7 @@ def test_the_summary_is_what_the_counts_say():
     assert summary.certified_accuracy[0.0] == pytest.approx(1 / 3)
     assert summary.certified_accuracy[0.5] == pytest.approx((radius >= 0.5) / 3)
     assert summary.average_certified_radius == pytest.approx(radius / 3)
+    assert summary.average_volume_radius == pytest.approx(records[0].certificate.volume_radius / 3)
     assert summary.draws == 4040
     assert summarize([]).certified_accuracy == {}
 
