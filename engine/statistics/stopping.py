@@ -54,7 +54,7 @@ RADII = tuple(i * 0.25 for i in range(15))
 NO_RADIUS = -1.0
 """Stands for the radius of votes that certify nothing, not even the radius 0."""
 
-HOPE = 1.4
+HOPE = 1.2
 """How likely a better answer must be before it is worth more draws; the module's docstring has the formula."""
 
 LEAST_TOLERANCE = 0.001
