@@ -36,5 +36,5 @@ def test_the_demo_ends_with_a_page_and_says_where_it_is():
         ["bash", EXAMPLES / "demo.sh"], capture_output=True, text=True, timeout=3600, env=os.environ | {"PATH": paths}
     )
     assert run.returncode == 0, run.stderr
-    assert "Look at build/demo/report.html in a browser" in run.stdout
+    assert "Open build/demo/report.html in a browser" in run.stdout
     assert (EXAMPLES.parent / "build" / "demo" / "report.html").stat().st_size > 100_000
