@@ -174,7 +174,7 @@ def _records(run: Run) -> dict[str, object]:
             norm: [radius if np.isfinite(radius) else None for radius in found] for norm, found in known.items()
         },
         "printed": {norm: [_printed(radius, run, norm) for radius in found] for norm, found in known.items()},
-    } | {column.name: [column.reported(column.value(record)) for record in run.records] for column in REPORTED}
+    } | {column.name: [column.reported(column.value(result)) for result in run.results] for column in REPORTED}
 
 
 def _printed(radius: float, run: Run, norm: str) -> str:

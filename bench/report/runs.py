@@ -7,62 +7,15 @@ from pathlib import Path
 
 import numpy as np
 
-from ars.engine.records.results import Result, read_results
-from ars.engine.records.settings import RunHeader
-from ars.engine.records.store import read_header
-from ars.engine.records.summary import Summary, summarize
-from ars.errors import StoreError
-from ars.noise import Scope
+from ars.engine.records.stored_run import Run, name_runs, read_run
 from ars.noise.norms import NORMS, norm_name
 
 __all__ = ["Curves", "Histogram", "Run", "accuracy_curves", "certified_accuracy", "draw_histogram", "read_runs"]
 
 
-@dataclass(frozen=True)
-class Run:
-    """A run store with what is computed from all of its certificates."""
-
-    name: str
-    path: Path
-    header: RunHeader
-    records: tuple[Result, ...]
-    summary: Summary
-
-    @property
-    def norm(self) -> str:
-        """The norm that its noise family certifies."""
-        return norm_name(self.records[0].certificate.norm)
-
-    def radii_in(self, norm: float) -> list[float] | None:
-        """The radii of its records in this norm; None if a record is too old to say what they need."""
-        found = [record.certificate.radius_in(norm) for record in self.records]
-        known = [radius for radius in found if radius is not None]
-        return known if len(known) == len(found) else None
-
-    @property
-    def scope(self) -> Scope:
-        return self.records[0].certificate.scope
-
-    @property
-    def seconds_deviation(self) -> float:
-        return float(np.std([record.seconds for record in self.records]))
-
-    def class_name(self, number: int) -> str:
-        names = self.header.classes
-        return names[number] if names and 0 <= number < len(names) else f"class {number}"
-
-
 def read_runs(paths: Sequence[Path]) -> list[Run]:
     """The runs, named after their files; runs whose files have the same name are named by their whole paths."""
-    stems = [path.stem for path in paths]
-    runs = []
-    for path, stem in zip(paths, stems, strict=True):
-        records = tuple(read_results(path))
-        if not records:
-            raise StoreError(path, "it has no certificates yet", "run the same `ars-engine certify` again")
-        name = stem if stems.count(stem) == 1 else str(path.with_suffix(""))
-        runs.append(Run(name, path, read_header(path), records, summarize(records)))
-    return runs
+    return [read_run(path, name) for path, name in zip(paths, name_runs(paths), strict=True)]
 
 
 def certified_accuracy(run: Run, radii: Sequence[float], certified: Sequence[float] | None = None) -> list[float]:

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ars.engine.records.columns import SHOWN
 from ars.engine.records.record import Record
@@ -15,13 +16,22 @@ from ars.engine.records.settings import RunSettings
 from ars.engine.records.store import read_header, read_records
 from ars.engine.records.summary import radii_of_run
 from ars.engine.statistics.shortfall import Stop, find_shortfall
-from ars.errors import StoreError
+from ars.errors import MissingPackage, StoreError
 from ars.noise.norms import norm_name
 
-__all__ = ["FORMATS", "Result", "make_result", "read_results", "write_results"]
+__all__ = [
+    "FORMATS",
+    "TABLE_FORMATS",
+    "Result",
+    "make_result",
+    "read_results",
+    "tabulate",
+    "write_results",
+    "write_table",
+]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Result(Record):
     """A record with its radii in one norm, and what follows from the plan of its run."""
 
@@ -32,22 +42,29 @@ class Result(Record):
     next_radius: float | None
     votes_short: int | None
     explanation: str
-    """Why it stopped and what it lacked, in words. Its radius is in the norm of the noise family."""
+    """Why it stopped or abstains and what it lacked, in words. Its radius is in the norm of the noise family."""
+    seed: int
+    model_sha256: str
+    environment: str
+    """What ran the model: versions, precision, device."""
 
 
 def read_results(path: Path, norm: float | None = None) -> Iterator[Result]:
     """The results of a run with radii in this norm (1, 2 or math.inf), by default that of its noise family."""
-    settings, records = read_header(path).settings, list(read_records(path))
+    header, records = read_header(path), list(read_records(path))
+    settings, environment = header.settings, header.environment.describe()
     radii = radii_of_run(settings.plan, records)
     for record in records:
-        result = make_result(record, settings, radii, record.certificate.norm if norm is None else norm)
+        result = make_result(record, settings, radii, record.certificate.norm if norm is None else norm, environment)
         if result is None:
             problem = f"input {record.idx} is of a version that did not keep what a radius in l{norm:g} needs"
             raise StoreError(path, problem, "certify again, or leave out --norm")
         yield result
 
 
-def make_result(record: Record, settings: RunSettings, radii: Sequence[float], norm: float) -> Result | None:
+def make_result(
+    record: Record, settings: RunSettings, radii: Sequence[float], norm: float, environment: str
+) -> Result | None:
     """The result of a record of a run, with what it lacked to the next of these radii; None if the record is of a
     version that did not keep what its radius in this norm needs."""
     certificate, plan = record.certificate, settings.plan
@@ -65,6 +82,9 @@ def make_result(record: Record, settings: RunSettings, radii: Sequence[float], n
         next_radius=next_radius,
         votes_short=lacked.votes_short,
         explanation=lacked.explanation,
+        seed=settings.seed,
+        model_sha256=settings.engine,
+        environment=environment,
     )
 
 
@@ -87,7 +107,31 @@ def _json(results: Iterable[Result]) -> Iterator[str]:
     yield "[\n  " + ",\n  ".join(rows) + "\n]\n"
 
 
+def tabulate(results: Iterable[Result]) -> Any:
+    """The results as a table of pyarrow, with the columns and values of the text."""
+    try:
+        import pyarrow as pa
+    except ImportError as error:
+        raise MissingPackage("pyarrow", "parquet") from error
+    results = list(results)
+    return pa.table({column.name: [column.as_json(column.value(result)) for result in results] for column, _ in SHOWN})
+
+
+def write_table(results: Iterable[Result], form: str, path: Path) -> None:
+    """Write the results into a file of this form, parquet or arrow (the format of Arrow files, also called Feather)."""
+    table = tabulate(results)
+    if form == "parquet":
+        from pyarrow import parquet
+
+        parquet.write_table(table, path)
+    else:
+        from pyarrow import feather
+
+        feather.write_feather(table, str(path))
+
+
 FORMATS = ("tsv", "csv", "json")
+TABLE_FORMATS = ("parquet", "arrow")
 
 
 def write_results(results: Iterable[Result], form: str) -> Iterator[str]:
