@@ -4,11 +4,12 @@ average, and the paired comparison of two runs. docs/deciding.md has the proofs.
 All intervals have the confidence LEVEL. They assume that the certified inputs are a random sample of the others.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
 __all__ = ["LEVEL", "Interval", "average_interval", "difference_interval", "mcnemar", "share_interval"]
 
@@ -39,9 +40,10 @@ def share_interval(successes: int, inputs: int, population: int | None = None, l
     """
     if not 0 <= successes <= inputs or inputs < 1 or (population is not None and population < inputs):
         raise ValueError(f"there are no {successes} successes in {inputs} inputs of {population}")
+    tail, failures = (1 - level) / 2, inputs - successes
     if population is None:
-        return Interval(*stats.binomtest(successes, inputs).proportion_ci(level, "exact"))
-    tail = (1 - level) / 2
+        low = float(special.betaincinv(successes, failures + 1, tail)) if successes else 0.0
+        return Interval(low, float(special.betainccinv(successes + 1, failures, tail)) if failures else 1.0)
     fewest, most = successes, population - inputs + successes  # that the population can have
 
     def too_few(number: int) -> bool:
@@ -50,15 +52,9 @@ def share_interval(successes: int, inputs: int, population: int | None = None, l
     def too_many(number: int) -> bool:
         return bool(stats.hypergeom.cdf(successes, population, number, inputs) <= tail)
 
-    low, high = fewest, most
-    while low < high:  # the first number that is not too few
-        middle = (low + high) // 2
-        low, high = (middle + 1, high) if too_few(middle) else (low, middle)
-    first, low, high = low, fewest, most
-    while low < high:  # the last number that is not too many
-        middle = (low + high + 1) // 2
-        low, high = (low, middle - 1) if too_many(middle) else (middle, high)
-    return Interval(first / population, low / population)
+    first = bisect_left(range(fewest, most), True, key=lambda number: not too_few(number))
+    last = bisect_left(range(fewest, most), True, key=lambda number: too_many(number + 1))
+    return Interval((fewest + first) / population, (fewest + last) / population)
 
 
 def average_interval(values: Sequence[float], population: int | None = None) -> Interval:

@@ -5,7 +5,8 @@ the error probability, so the intervals of all looks hold together with the conf
 of the look at which a run stops holds, whatever made it stop. docs/deciding.md has the proof.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,9 +37,10 @@ class Target:
         """The numbers of inputs after which to look, in a population of this size: from the first number that may be
         enough, where the accuracy is 0 or 1, in equal ratios to the number that is enough for every accuracy; and last
         the whole population."""
-        first = _first(population, lambda n: self.interval(0, n, population).width <= self.width)
-        last = _first(population, lambda n: self.interval(n // 2, n, population).width <= self.width)
-        between = np.geomspace(first, last, LOOKS)
+        numbers = range(1, population + 1)
+        first = bisect_left(numbers, True, key=lambda n: self.interval(0, n, population).width <= self.width)
+        last = bisect_left(numbers, True, key=lambda n: self.interval(n // 2, n, population).width <= self.width)
+        between = np.geomspace(first + 1, last + 1, LOOKS)
         return (*sorted({int(np.ceil(n)) for n in between if n < population}), population)
 
     @staticmethod
@@ -54,12 +56,3 @@ class Target:
 def random_order(ids: Sequence[int], seed: int) -> list[int]:
     """The inputs in the random order in which a run with this seed certifies them."""
     return [ids[place] for place in np.random.default_rng(seed).permutation(len(ids))]
-
-
-def _first(most: int, fits: Callable[[int], bool]) -> int:
-    """The first number from 1 on that fits; `most` if no smaller one does."""
-    low, high = 1, most
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if fits(middle) else (middle + 1, high)
-    return low
