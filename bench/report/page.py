@@ -15,13 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
-from ars.bench.report.pictures import map_pictures, photograph, png_address, region_picture
+from ars.bench.report.pictures import input_address, map_pictures, picture_address, region_picture
 from ars.bench.report.runs import Run, accuracy_curves, draw_histogram
 from ars.bench.report.strips import Strip, Strips
 from ars.bench.run.export import HEADS, cells, footnote
 from ars.bench.run.result import BenchResult, deviation
 from ars.distribution import VERSION
 from ars.engine.records.columns import REPORTED
+from ars.engine.statistics.accuracy import LEVEL
 from ars.engine.statistics.certificate import format_radius
 from ars.noise import NoiseKind
 from ars.noise.norms import NORMS, norm_name
@@ -67,7 +68,8 @@ def _content(runs: Sequence[Run], strips: Sequence[Strips], benches: Sequence[Be
         "columns": [{"name": column.name, "title": column.title} for column in REPORTED],
         "norms": [norm_name(norm) for norm in NORMS],
         "accuracy": [
-            {"norm": one.norm, "step": one.step, "radii": one.radii, "shares": one.shares}
+            {"norm": one.norm, "step": one.step, "radii": one.radii, "shares": one.shares, "bands": one.bands}
+            | {"best": [{"runs": best.runs, "shares": best.shares} for best in one.best], "level": f"{LEVEL:.0%}"}
             | {"acr": {number: _printed(average, runs[number], one.norm) for number, average in one.averages.items()}}
             for one in accuracy_curves(runs)
         ],
@@ -115,6 +117,7 @@ def _run(run: Run, strips: Strips) -> dict[str, object]:
         "alpha": plan.alpha,
         "stopping": "fixed" if plan.question is None else "adaptive",
         "question": None if plan.question is None else plan.question.describe(),
+        "sigma": f"{run.sigma:.4g}",
         "n0": plan.n0,
         "n": plan.n,
         "inputs": summary.inputs,
@@ -149,7 +152,7 @@ def _regions(run: Run, strips: Strips) -> dict[str, object]:
 
 def _region(strip: Strip) -> dict[str, object]:
     pixels, low, high = region_picture(strip.scale)
-    return {"picture": png_address(pixels), "low": low, "high": high}
+    return {"picture": picture_address(pixels), "low": low, "high": high}
 
 
 def _words(facts: Mapping[str, object]) -> dict[str, str]:
@@ -184,7 +187,6 @@ def _printed(radius: float, run: Run, norm: str) -> str:
 
 def _strip(run: Run, strip: Strip) -> dict[str, object]:
     record, certificate = strip.record, strip.record.certificate
-    maps = map_pictures(strip.mean, strip.scale)
     return {
         "idx": record.idx,
         "label": None if record.label is None else run.class_name(record.label),
@@ -195,12 +197,19 @@ def _strip(run: Run, strip: Strip) -> dict[str, object]:
             for norm in NORMS
             if (radius := certificate.radius_in(norm)) is not None
         },
-        "image": png_address(photograph(strip.x)),
-        "mean": png_address(maps.mean),
-        "meanBound": f"{maps.bound:.2g}",
-        "scale": png_address(maps.scale),
-        "scaleRange": [f"{maps.low:.3g}", f"{maps.high:.3g}"],
+        "image": input_address(strip.x),
         "smallest": f"{float(strip.scale.min()):.3g}",
-        "copies": [png_address(photograph(copy)) for copy in strip.copies],
-        "isotropic": [png_address(photograph(copy)) for copy in strip.isotropic],
+        "copies": [input_address(copy) for copy in strip.copies],
+    } | (_maps(strip) if run.header.settings.kind is not NoiseKind.ISOTROPIC else {})
+
+
+def _maps(strip: Strip) -> dict[str, object]:
+    """What only noise with maps has."""
+    maps = map_pictures(strip.mean, strip.scale)
+    return {
+        "mean": picture_address(maps.mean),
+        "meanBound": f"{maps.bound:.2g}",
+        "scale": picture_address(maps.scale),
+        "scaleRange": [f"{maps.low:.3g}", f"{maps.high:.3g}"],
+        "isotropic": [input_address(copy) for copy in strip.isotropic],
     }

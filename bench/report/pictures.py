@@ -1,4 +1,4 @@
-"""Images and maps as small PNG files, inside the page as data addresses."""
+"""Images and maps as small pictures inside the page, as data addresses; inputs that are no images as lines."""
 
 import base64
 import io
@@ -8,9 +8,20 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-__all__ = ["MapPictures", "map_pictures", "photograph", "png_address", "region_picture"]
+__all__ = [
+    "MapPictures",
+    "input_address",
+    "map_pictures",
+    "photograph",
+    "picture_address",
+    "region_picture",
+]
 
 Pixels = NDArray[np.uint8]
+
+THUMBNAIL = 128
+"""The most pixels on a side of a picture."""
+LINE_POINTS = 400
 
 # Anchors of two colour maps that keep their order in grey and for colour-blind eyes: viridis, and blue to red by white.
 SEQUENTIAL = np.array([(68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231, 37)], np.float32)
@@ -66,10 +77,34 @@ def _plane(x: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.pad(x.ravel(), (0, side * side - x.size)).reshape(side, side)
 
 
-def png_address(pixels: Pixels) -> str:
+def input_address(x: NDArray[np.float32]) -> str:
+    """An input, or a noisy copy of one: as a picture if it has at least two dimensions, or else as a line."""
+    return line_address(x) if x.ndim == 1 else picture_address(photograph(x))
+
+
+def picture_address(pixels: Pixels) -> str:
+    """A picture as a data address. Small ones keep every pixel. Of large ones, every second or third pixel and so on is
+    kept, so that noise still looks like noise, and WebP makes them small: they are shown in the size of a thumbnail."""
     file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "PNG", optimize=True)
-    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+    step = -(-max(pixels.shape[:2]) // THUMBNAIL)
+    if step == 1:
+        Image.fromarray(pixels).save(file, "PNG", optimize=True)
+        return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+    Image.fromarray(np.ascontiguousarray(pixels[::step, ::step])).save(file, "WEBP", quality=70)
+    return "data:image/webp;base64," + base64.b64encode(file.getvalue()).decode()
+
+
+def line_address(values: NDArray[np.float32]) -> str:
+    """Values in a row as a line, from the smallest to the largest, in a colour that shows on light and on dark."""
+    step = -(-len(values) // LINE_POINTS)
+    shown = values[::step].astype(np.float64)
+    low, high = float(shown.min()), float(shown.max())
+    heights = 96 - 92 * (shown - low) / max(high - low, 1e-12)
+    places = np.linspace(2, 98, len(shown))
+    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in zip(places, heights, strict=True))
+    line = f'<polyline points="{points}" fill="none" stroke="#2f86bd" stroke-width="1.2"/>'
+    text = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 100 100">{line}</svg>'
+    return "data:image/svg+xml;base64," + base64.b64encode(text.encode()).decode()
 
 
 def _bytes(x: NDArray[np.float32]) -> Pixels:

@@ -1,12 +1,13 @@
 """The runs of a report, read from their stores, and their curves and histograms as plain numbers."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from ars.engine.decisions.sample import sample_of, sigma_groups
 from ars.engine.records.stored_run import Run, name_runs, read_run
 from ars.noise.norms import NORMS, norm_name
 
@@ -31,6 +32,14 @@ def certified_accuracy(run: Run, radii: Sequence[float], certified: Sequence[flo
 
 
 @dataclass(frozen=True)
+class Best:
+    """The largest share at each radius among runs that differ in sigma."""
+
+    runs: list[str]
+    shares: list[float]
+
+
+@dataclass(frozen=True)
 class Curves:
     """Certified accuracy by radius in one norm, of the runs that have labels and radii in this norm."""
 
@@ -41,6 +50,10 @@ class Curves:
     """From 0 on, in a whole number of parts of `step`."""
     shares: dict[int, list[float]]
     """By the number of the run."""
+    bands: dict[int, list[tuple[float, float]]]
+    """The intervals of the shares, of the runs that did not certify all inputs."""
+    best: list[Best]
+    """The best over sigma, for runs that differ in sigma."""
     averages: dict[int, float]
     """The average certified radius in this norm, by the number of the run."""
 
@@ -65,9 +78,30 @@ def accuracy_curves(runs: Sequence[Run]) -> list[Curves]:
         parts = math.ceil(POINTS / steps)
         grid = [part * step / parts for part in range(steps * parts + 1)]
         shares = {number: certified_accuracy(runs[number], grid, radii) for number, radii in found.items()}
+        bands = {number: _bands(runs[number], of_run) for number, of_run in shares.items()}
         averages = {number: average_radius(runs[number], radii) for number, radii in found.items()}
-        curves.append(Curves(norm_name(norm), step, grid, shares, averages))
+        known_bands = {number: band for number, band in bands.items() if band}
+        best = _best(runs, shares)
+        curves.append(Curves(norm_name(norm), step, grid, shares, known_bands, best, averages))
     return curves
+
+
+def _bands(run: Run, shares: Sequence[float]) -> list[tuple[float, float]]:
+    """The interval of each share; nothing if all inputs are certified, or if a target did not look at some."""
+    labelled, sample = run.summary.labelled, sample_of(run)
+    if sample.exact or len(sample.records) < len(run.records):
+        return []
+    counts = [round(share * labelled) for share in shares]
+    found = {count: sample.interval(count) for count in set(counts)}
+    return [(round(found[count].low, 4), round(found[count].high, 4)) for count in counts]
+
+
+def _best(runs: Sequence[Run], shares: Mapping[int, list[float]]) -> list[Best]:
+    return [
+        Best([runs[number].name for number in group], np.max([shares[number] for number in group], axis=0).tolist())
+        for group in sigma_groups(runs)
+        if shares.keys() >= set(group)
+    ]
 
 
 def average_radius(run: Run, radii: Sequence[float]) -> float:

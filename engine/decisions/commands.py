@@ -48,7 +48,7 @@ def summary(runs: tuple[Path, ...], form: str, radii: str | None, output: Path) 
     at = _radii(radii, found)
     overviews = [overview(run, at) for run in found]
     with open_output(output) as file:
-        file.write(FORMATS[form](overviews, find_best(overviews)))
+        file.write(FORMATS[form](overviews, find_best(found, overviews)))
 
 
 @click.command(cls=Command)

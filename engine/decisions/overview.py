@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ars.engine.decisions.sample import sample_of, sigma_groups
 from ars.engine.records.record import Record
 from ars.engine.records.stored_run import Run
 from ars.engine.records.summary import count_certified, radii_of_run
-from ars.engine.statistics.accuracy import LEVEL, Interval, average_interval, share_interval
+from ars.engine.statistics.accuracy import LEVEL, Interval, average_interval
 from ars.engine.statistics.certificate import format_radius
 from ars.engine.statistics.looks import Look
-from ars.engine.statistics.target import random_order
 from ars.noise import NoiseKind, Scope
 
 __all__ = ["Accuracy", "Best", "Overview", "describe_level", "find_best", "find_radii", "find_reach", "overview"]
@@ -34,7 +34,6 @@ class Overview:
     name: str
     model: str | None
     data: str | None
-    data_sha256: str
     family: str
     kind: NoiseKind
     scope: Scope
@@ -47,8 +46,9 @@ class Overview:
     stopping: str
     inputs: int
     population: int | None
-    """The number of inputs that the intervals speak of: those of the data, or those among which a target chose. None if
-    it is not known."""
+    """The number of inputs that the intervals speak of; None if it is not known."""
+    exact: bool
+    """Whether all of these are certified, so that the accuracies have no sampling error."""
     labelled: int
     abstained: int
     accuracies: tuple[Accuracy, ...]
@@ -64,11 +64,6 @@ class Overview:
     seconds: float
     notes: tuple[str, ...]
 
-    @property
-    def exact(self) -> bool:
-        """Whether all inputs are certified, so that the accuracies have no sampling error."""
-        return self.inputs == self.population
-
 
 def find_radii(runs: Sequence[Run]) -> tuple[float, ...]:
     """The radii for these runs if nobody asks for others: those of the run that certifies the largest one, as far as
@@ -82,16 +77,10 @@ def find_radii(runs: Sequence[Run]) -> tuple[float, ...]:
 def overview(run: Run, radii: Sequence[float]) -> Overview:
     """A run at these radii, in the norm of its noise family."""
     settings, origin = run.header.settings, run.header.origin
-    records, population = _counted(run)
-    labelled = [record for record in records if record.label is not None]
-    unlabelled = len(records) - len(labelled)
-    # How many of the inputs that are not certified have labels is not known, unless all have.
-    others_known = population is not None and (not unlabelled or population == len(records))
-    with_labels = population - unlabelled if population is not None and others_known else None
-    target = run.header.sampling.target
-    interval = target.interval if target else share_interval
+    sample = sample_of(run)
+    records, labelled = sample.records, sample.labelled
     accuracies = [
-        Accuracy(radius, number / len(labelled), interval(number, len(labelled), with_labels))
+        Accuracy(radius, number / len(labelled), sample.interval(number))
         for radius, number in zip(radii, count_certified(labelled, radii), strict=True)
         if labelled
     ]
@@ -102,7 +91,6 @@ def overview(run: Run, radii: Sequence[float]) -> Overview:
         name=run.name,
         model=origin.engine_file,
         data=origin.data_name,
-        data_sha256=settings.data,
         family=settings.family,
         kind=settings.kind,
         scope=run.scope,
@@ -113,30 +101,20 @@ def overview(run: Run, radii: Sequence[float]) -> Overview:
         two_sided=settings.plan.two_sided,
         stopping="fixed" if settings.plan.question is None else "adaptive",
         inputs=len(records),
-        population=population,
+        population=sample.population,
+        exact=sample.exact,
         labelled=len(labelled),
         abstained=sum(record.certificate.abstained for record in records),
         accuracies=tuple(accuracies),
         p_a=_quartiles(bounded or [0.0]),
         acr=float(np.mean(values)),
-        acr_interval=average_interval(values, with_labels),
+        acr_interval=average_interval(values, sample.labelled_population),
         at_least=settings.plan.question is not None,
         volume=sum(volumes) / max(1, len(labelled)),
         draws=sum(record.draws for record in records),
         seconds=sum(record.seconds for record in records),
-        notes=tuple(_notes(run, records, unlabelled, radii)),
+        notes=tuple(_notes(run, records, len(records) - len(labelled), radii)),
     )
-
-
-def _counted(run: Run) -> tuple[Sequence[Record], int | None]:
-    """The records that count, and the number of inputs that they are a sample of. With a target these are the inputs of
-    the last look; what was certified after it was not looked at."""
-    sampling = run.header.sampling
-    if sampling.target is None or sampling.asked is None:
-        return run.records, sampling.data_inputs
-    order = random_order(sampling.asked, run.header.settings.seed)
-    chosen = set(order if sampling.looked is None else order[: sampling.looked])
-    return [record for record in run.records if record.idx in chosen], len(order)
 
 
 def _notes(run: Run, records: Sequence[Record], unlabelled: int, radii: Sequence[float]) -> Iterator[str]:
@@ -190,22 +168,15 @@ class Best:
     shares: tuple[float, ...]
 
 
-def find_best(overviews: Sequence[Overview]) -> list[Best]:
-    """The best over sigma, for each group of runs that differ in sigma: same data, family, kind of noise and bounds."""
-    groups: dict[tuple[object, ...], list[Overview]] = {}
-    for one in overviews:
-        if one.labelled:
-            groups.setdefault((one.data_sha256, one.family, one.kind, one.two_sided), []).append(one)
-    return [
-        Best(
-            runs=tuple(one.name for one in group),
-            sigmas=tuple(one.sigma for one in group),
-            norm=group[0].norm,
-            shares=tuple(max(one.accuracies[i].share for one in group) for i in range(len(group[0].accuracies))),
-        )
-        for group in groups.values()
-        if len({one.sigma for one in group}) > 1
-    ]
+def find_best(runs: Sequence[Run], overviews: Sequence[Overview]) -> list[Best]:
+    """The best over sigma, for each group of runs that differ in sigma."""
+    found = []
+    for numbers in sigma_groups(runs):
+        group = [overviews[number] for number in numbers]
+        shares = zip(*([at.share for at in one.accuracies] for one in group), strict=True)
+        names, sigmas = tuple(one.name for one in group), tuple(one.sigma for one in group)
+        found.append(Best(names, sigmas, group[0].norm, tuple(map(max, shares))))
+    return found
 
 
 def describe_level(overviews: Sequence[Overview]) -> str:

@@ -99,7 +99,7 @@ def as_text(overviews: Sequence[Overview], best: Sequence[Best]) -> str:
 
 
 def as_json(overviews: Sequence[Overview], best: Sequence[Best]) -> str:
-    runs = [dataclasses.asdict(one) | {"exact": one.exact} for one in overviews]
+    runs = [dataclasses.asdict(one) for one in overviews]
     content = {
         "level": LEVEL,
         "intervals": describe_level(overviews),

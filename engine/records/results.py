@@ -12,7 +12,7 @@ from typing import Any
 
 from ars.engine.records.columns import SHOWN
 from ars.engine.records.record import Record
-from ars.engine.records.settings import RunSettings
+from ars.engine.records.settings import RunHeader, RunSettings
 from ars.engine.records.store import read_header, read_records
 from ars.engine.records.summary import radii_of_run
 from ars.engine.statistics.shortfall import Stop, find_shortfall
@@ -24,6 +24,7 @@ __all__ = [
     "TABLE_FORMATS",
     "Result",
     "make_result",
+    "make_results",
     "read_results",
     "tabulate",
     "write_results",
@@ -51,7 +52,13 @@ class Result(Record):
 
 def read_results(path: Path, norm: float | None = None) -> Iterator[Result]:
     """The results of a run with radii in this norm (1, 2 or math.inf), by default that of its noise family."""
-    header, records = read_header(path), list(read_records(path))
+    return make_results(path, read_header(path), list(read_records(path)), norm)
+
+
+def make_results(
+    path: Path, header: RunHeader, records: Sequence[Record], norm: float | None = None
+) -> Iterator[Result]:
+    """The results of these records of the run in a store."""
     settings, environment = header.settings, header.environment.describe()
     radii = radii_of_run(settings.plan, records)
     for record in records:

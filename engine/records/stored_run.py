@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ars.engine.records.record import Record
-from ars.engine.records.results import Result, read_results, tabulate
+from ars.engine.records.results import Result, make_results, tabulate
 from ars.engine.records.settings import RunHeader
 from ars.engine.records.store import read_header, read_records
 from ars.engine.records.summary import Summary, summarize
@@ -39,7 +39,7 @@ class Run:
     @cached_property
     def results(self) -> tuple[Result, ...]:
         """The records with their radii in the norm of the noise family, and with why each stopped."""
-        return tuple(read_results(self.path))
+        return tuple(make_results(self.path, self.header, self.records))
 
     @property
     def norm(self) -> str:
