@@ -21,13 +21,14 @@ from ars.bench.report.strips import Strip, Strips
 from ars.bench.run.export import HEADS, cells, footnote
 from ars.bench.run.result import BenchResult, deviation
 from ars.distribution import VERSION
+from ars.engine.decisions.overview import p_a_quartiles
 from ars.engine.records.columns import REPORTED
 from ars.engine.statistics.accuracy import LEVEL
 from ars.engine.statistics.certificate import format_radius
 from ars.noise import NoiseKind
 from ars.noise.norms import NORMS, norm_name
 
-__all__ = ["render_page"]
+__all__ = ["render_page", "render_template"]
 
 _FOLDER = Path(__file__).with_name("page")
 _SCRIPTS = ("elements.js", "charts.js", "table.js", "page.js")
@@ -35,19 +36,23 @@ _SCRIPTS = ("elements.js", "charts.js", "table.js", "page.js")
 
 def render_page(runs: Sequence[Run], strips: Sequence[Strips], benches: Sequence[BenchResult] = ()) -> str:
     """The page of these runs, with the strips of each, and of these benchmarks, as text."""
-    style = (_FOLDER / "page.css").read_text()
-    script = "\n".join((_FOLDER / name).read_text() for name in _SCRIPTS)
-    policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data:"
     title = "Certified robustness: " + ", ".join([*(run.name for run in runs), *(bench.network for bench in benches)])
+    return render_template("page.html", _SCRIPTS, title, _content(runs, strips, benches))
+
+
+def render_template(name: str, scripts: Sequence[str], title: str, content: Mapping[str, object]) -> str:
+    """A page of this folder with the common style, these scripts, and its content as JSON."""
+    style = (_FOLDER / "page.css").read_text()
+    script = "\n".join((_FOLDER / name).read_text() for name in scripts)
+    policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data:"
     parts = {
         "policy": policy + "; base-uri 'none'; form-action 'none'",
         "title": html.escape(title),
         "style": style,
         "script": script,
-        "data": _script_safe(json.dumps(_content(runs, strips, benches), allow_nan=False, separators=(",", ":"))),
+        "data": _script_safe(json.dumps(content, allow_nan=False, separators=(",", ":"))),
     }
-    template = (_FOLDER / "page.html").read_text()
-    return re.sub(r"{{(\w+)}}", lambda match: parts[match[1]], template)
+    return re.sub(r"{{(\w+)}}", lambda match: parts[match[1]], (_FOLDER / name).read_text())
 
 
 def _hash(text: str) -> str:
@@ -118,6 +123,7 @@ def _run(run: Run, strips: Strips) -> dict[str, object]:
         "stopping": "fixed" if plan.question is None else "adaptive",
         "question": None if plan.question is None else plan.question.describe(),
         "sigma": f"{run.sigma:.4g}",
+        "pA": [format_radius(value) for value in p_a_quartiles(run.records)],
         "n0": plan.n0,
         "n": plan.n,
         "inputs": summary.inputs,

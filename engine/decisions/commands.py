@@ -11,7 +11,7 @@ from ars.command_line import Command
 from ars.engine.decisions.comparison import Comparison, compare_runs
 from ars.engine.decisions.overview import find_best, find_radii, overview
 from ars.engine.decisions.requirements import Requirement, check_run, write_junit
-from ars.engine.decisions.show import FORMATS, align, percent
+from ars.engine.decisions.show import FORMATS, align
 from ars.engine.records.stored_run import Run, name_runs, read_run
 from ars.engine.statistics.accuracy import LEVEL
 from ars.engine.statistics.stopping import Grid
@@ -70,20 +70,7 @@ def compare(first: Path, second: Path, radii: str | None, as_json: bool) -> None
 
 def _show(found: Comparison) -> str:
     rows = [["radius", found.first, found.second, "difference", f"{LEVEL:.0%} interval", "gained", "lost", "p", ""]]
-    rows += [
-        [
-            f"{pair.radius:g}",
-            percent(pair.first),
-            percent(pair.second),
-            f"{100 * (pair.second - pair.first):+.1f}",
-            f"{100 * pair.difference.low:+.1f} to {100 * pair.difference.high:+.1f}",
-            f"{pair.gained:,}",
-            f"{pair.lost:,}",
-            f"{pair.adjusted_p:.2g}",
-            pair.verdict,
-        ]
-        for pair in found.pairs
-    ]
+    rows += [[*pair.cells, pair.verdict] for pair in found.pairs]
     lines = [f"Certified accuracy in percent on the {found.inputs:,} labelled inputs of both runs", align(rows)]
     lines.append("p is that of McNemar's exact test, adjusted for the number of radii (Holm).")
     if found.only_first or found.only_second:

@@ -8,6 +8,7 @@ several radii are adjusted by Holm's method, so the verdict is wrong with a prob
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ars.engine.decisions.show import percent
 from ars.engine.records.record import Record
 from ars.engine.records.settings import Difference, differences
 from ars.engine.records.stored_run import Run
@@ -30,6 +31,20 @@ class Pairs:
     difference: Interval
     p: float
     adjusted_p: float
+
+    @property
+    def cells(self) -> list[str]:
+        """A row of a table: radius, both accuracies, their difference and its interval, gained, lost, p."""
+        return [
+            f"{self.radius:g}",
+            percent(self.first),
+            percent(self.second),
+            f"{100 * (self.second - self.first):+.1f}",
+            f"{100 * self.difference.low:+.1f} to {100 * self.difference.high:+.1f}",
+            f"{self.gained:,}",
+            f"{self.lost:,}",
+            f"{self.adjusted_p:.2g}",
+        ]
 
     @property
     def verdict(self) -> str:

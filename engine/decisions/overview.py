@@ -15,7 +15,17 @@ from ars.engine.statistics.certificate import format_radius
 from ars.engine.statistics.looks import Look
 from ars.noise import NoiseKind, Scope
 
-__all__ = ["Accuracy", "Best", "Overview", "describe_level", "find_best", "find_radii", "find_reach", "overview"]
+__all__ = [
+    "Accuracy",
+    "Best",
+    "Overview",
+    "describe_level",
+    "find_best",
+    "find_radii",
+    "find_reach",
+    "overview",
+    "p_a_quartiles",
+]
 
 
 @dataclass(frozen=True)
@@ -54,7 +64,6 @@ class Overview:
     accuracies: tuple[Accuracy, ...]
     """Empty without labels."""
     p_a: tuple[float, float, float]
-    """The quartiles of the lower bound on pA, over the inputs that took draws for it."""
     acr: float
     acr_interval: Interval
     at_least: bool
@@ -85,7 +94,6 @@ def overview(run: Run, radii: Sequence[float]) -> Overview:
         if labelled
     ]
     values = [record.certificate.radius if record.correct else 0.0 for record in labelled] or [0.0]
-    bounded = [record.certificate.p_a for record in records if record.certificate.n]
     volumes = [record.certificate.volume_radius for record in labelled if record.correct]
     return Overview(
         name=run.name,
@@ -106,7 +114,7 @@ def overview(run: Run, radii: Sequence[float]) -> Overview:
         labelled=len(labelled),
         abstained=sum(record.certificate.abstained for record in records),
         accuracies=tuple(accuracies),
-        p_a=_quartiles(bounded or [0.0]),
+        p_a=p_a_quartiles(records),
         acr=float(np.mean(values)),
         acr_interval=average_interval(values, sample.labelled_population),
         at_least=settings.plan.question is not None,
@@ -145,8 +153,10 @@ def _notes(run: Run, records: Sequence[Record], unlabelled: int, radii: Sequence
         yield "the certificates assume real arithmetic (noise stream 1)"
 
 
-def _quartiles(values: Sequence[float]) -> tuple[float, float, float]:
-    low, middle, high = np.quantile(values, (0.25, 0.5, 0.75)).tolist()
+def p_a_quartiles(records: Sequence[Record]) -> tuple[float, float, float]:
+    """The quartiles of the lower bound on pA, over the inputs that took draws for it."""
+    bounded = [record.certificate.p_a for record in records if record.certificate.n]
+    low, middle, high = np.quantile(bounded or [0.0], (0.25, 0.5, 0.75)).tolist()
     return low, middle, high
 
 

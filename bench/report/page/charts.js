@@ -44,6 +44,9 @@ function spread(places, gap, low, high) {
 
 const clip = (text, most) => text.length > most ? text.slice(0, most - 1) + "…" : text;
 
+// Certified accuracy of a run at a radius of the grid.
+const shareAt = (curves, number, radius) => curves.shares[number][Math.round(radius / curves.radii[curves.radii.length - 1] * (curves.radii.length - 1))] || 0;
+
 const bestName = (best) => "best over σ: " + best.runs.join(", ");
 
 function accuracyChart(curves, runs) {
@@ -69,11 +72,11 @@ function accuracyChart(curves, runs) {
       const edge = (side) => radii.map((radius, i) => x(radius).toFixed(1) + " " + y(curves.bands[number][i][side]).toFixed(1));
       svg.append(shape("path", { class: "band " + seriesClass(number), d: "M" + [...edge(0), ...edge(1).reverse()].join("L") + "Z" }));
     }
-    for (const best of curves.best) svg.append(shape("path", { class: "best-line", d: path(best.shares) }, shape("title", {}, bestName(best))));
     for (const number of numbers) {
       svg.append(shape("path", { class: "curve " + seriesClass(number), d: path(curves.shares[number]),
         "stroke-dasharray": seriesDash(number) }));
     }
+    for (const best of curves.best) svg.append(shape("path", { class: "best-line", d: path(best.shares) }, shape("title", {}, bestName(best))));
     if (wide) {
       const ends = numbers.map((number) => curves.shares[number].findLastIndex((share) => share > 0.02));
       const marks = numbers.map((number, i) => y(curves.shares[number][Math.max(0, ends[i])]));
@@ -114,7 +117,7 @@ function accuracyChart(curves, runs) {
     return { svg, extra: [reading] };
   };
   const field = ticks(0, end, end / curves.step).filter((radius) => radius < end * 0.999);
-  const share = (number, radius) => curves.shares[number][Math.round(radius / end * (radii.length - 1))];
+  const share = (number, radius) => shareAt(curves, number, radius);
   const best = field.map((radius) => Math.max(...numbers.map((number) => share(number, radius))));
   const rows = numbers.map((number) => [[swatch(number), runs[number].name],
     ...field.map((radius, i) => element("td", { class: best[i] > 0 && share(number, radius) === best[i] && numbers.length > 1 ? "best" : null }, (100 * share(number, radius)).toFixed(1))),
