@@ -30,6 +30,8 @@ class Example:
 
     x: NDArray[np.float32]
     label: int | None
+    name: str | None = None
+    """Its file, where it has one: relative to the folder, or the file's name inside an archive."""
 
 
 class Dataset(Protocol):

@@ -55,7 +55,7 @@ class ImageFolder:
 
     def __getitem__(self, index: int) -> Example:
         file, label = self._files[index]
-        return Example(_read_image(file, self._size), label)
+        return Example(_read_image(file, self._size), label, file.relative_to(self._path).as_posix())
 
     @property
     def labels(self) -> list[int]:
@@ -89,7 +89,7 @@ class OneImage:
         return 1
 
     def __getitem__(self, index: int) -> Example:
-        return Example(_read_image(self._path, self._size), None)
+        return Example(_read_image(self._path, self._size), None, self._path.name)
 
     def fingerprint(self) -> str:
         return hashlib.sha256(f"{self._size} {file_sha256(self._path)}".encode()).hexdigest()

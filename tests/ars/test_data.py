@@ -78,6 +78,7 @@ def test_a_folder_gives_images_by_class_in_the_order_of_names(folder):
     assert (len(data), data.classes, [data[i].label for i in range(6)]) == (6, ["cat", "dog"], [0, 0, 0, 1, 1, 1])
     pixels = np.asarray(Image.open(folder / "dog" / "1.png")).transpose(2, 0, 1) / 255
     np.testing.assert_allclose(data[4].x, pixels, rtol=1e-6)
+    assert data[4].name == "dog/1.png"
 
 
 def test_a_file_of_classes_changes_their_order(folder, tmp_path):
@@ -104,7 +105,7 @@ def test_images_are_resized_by_their_shorter_side_and_cropped_in_the_middle(fold
 def test_one_image_is_a_data_source_without_a_label(tmp_path, mode, channels):
     Image.new(mode, (5, 4)).save(tmp_path / "one.png")
     data = open_data(str(tmp_path / "one.png"))
-    assert (len(data), data[0].label, data[0].x.shape) == (1, None, (channels, 4, 5))
+    assert (len(data), data[0].label, data[0].x.shape, data[0].name) == (1, None, (channels, 4, 5), "one.png")
 
 
 @pytest.mark.parametrize("channels", [1, 3])
