@@ -72,7 +72,7 @@ def main() -> None:
 )
 @stopping_options
 @click.option("--only-correct", is_flag=True, help="End an input after selection if its class is wrong.")
-@click.option("--out", type=FILE, help="The run store. Default: named after engine and data.")
+@click.option("--out", type=FILE, help="The run store. Default: named after engine, data and noise.")
 @json_option
 @quiet_option
 def certify(

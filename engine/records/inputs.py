@@ -18,20 +18,24 @@ __all__ = ["Input", "Inputs", "check_labelled", "check_unchanged", "content_sha2
 @dataclass(frozen=True)
 class Inputs:
     """Which inputs to take: the data as `ars.data.open_data` names it, how its images are read, and which of its
-    examples: those of `only` (like "3,17,200-300,0-9999/20"), without the first `skip`, and at most `most`."""
+    examples: those of `only` (like "3,17,200-300,0-9999/20"), every `skip`-th, before number `end`, without the first
+    `start` of these, and at most `limit`."""
 
     data: str
     resize: int | None = None
     crop: int | None = None
     classes_file: Path | None = None
-    skip: int = 0
-    most: int | None = None
+    start: int = 0
+    limit: int | None = None
+    skip: int = 1
+    end: int | None = None
     only: str | None = None
 
     def open(self, channels: int | None) -> tuple[Dataset, list[int]]:
         """The data, with images of this number of channels, and the numbers of the chosen inputs."""
         data = open_data(self.data, ImageSize(self.resize, self.crop, channels), self.classes_file)
-        return data, select(len(data), skip=self.skip, most=self.most, only=self.only)
+        chosen = select(len(data), start=self.start, limit=self.limit, skip=self.skip, end=self.end, only=self.only)
+        return data, chosen
 
 
 class Input(NamedTuple):

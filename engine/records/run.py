@@ -75,18 +75,18 @@ def certify_run(
 ) -> RunResult:
     """Certify the inputs of a data source into a run store, as `ars-engine certify` does.
 
-    `data` is what `--data` takes, or Inputs, which can choose among them. `store` is by default named after model and
-    data, in the current folder. Each input is committed as soon as it is certified. If the store holds certificates of
-    a run with the same settings, the run is resumed. An input that cannot be read raises DataError, after the inputs
-    in progress have been certified; with `skip_bad_inputs` it is left out. With `only_correct`, an input ends after
-    selection if the selected class is not its label, because it can no longer be certified correct. A model whose votes
-    for a row depend on the rest of its batch raises DependentRows, and the certificates in the store are taken out of
-    use.
+    `data` is what `--data` takes, or Inputs, which can choose among them. `store` is by default named after model, data
+    and noise, in the current folder. Each input is committed as soon as it is certified. If the store holds
+    certificates of a run with the same settings, the run is resumed. An input that cannot be read raises DataError,
+    after the inputs in progress have been certified; with `skip_bad_inputs` it is left out. With `only_correct`, an
+    input ends after selection if the selected class is not its label, because it can no longer be certified correct. A
+    model whose votes for a row depend on the rest of its batch raises DependentRows, and the certificates in the store
+    are taken out of use.
     """
     inputs = data if isinstance(data, Inputs) else Inputs(str(data))
     plan, progress = plan or Plan(), progress or RunProgress()
     source, ids = inputs.open(classifier.channels)
-    path = Path(store or f"{classifier.runner.path.name}.{source.name.replace(':', '-')}.sqlite")
+    path = Path(store or _default_store(classifier, source))
     if not path.parent.is_dir():
         raise StoreError(path, "it cannot be written (there is no such folder)", "choose another store")
     classes = classifier.runner.classes
@@ -137,6 +137,14 @@ def certify_run(
     records = [record for record in read_records(path) if record.idx in chosen]
     summary = summarize(records, radii_of_run(plan, records))
     return RunResult(path, summary, prepared.batch, fullness.share())
+
+
+def _default_store(classifier: SmoothedClassifier, data: Dataset) -> str:
+    """The name of the store of a run: its model, its data, and its noise, so that runs with other noise are apart."""
+    source = classifier.noise.source
+    noise = f"noise-{source.file[:8]}" if source.file else f"{source.sigma:g}"
+    family = classifier.family.name
+    return f"{classifier.runner.path.name}.{data.name.replace(':', '-')}.{family}-{noise}.sqlite"
 
 
 def settings_of(

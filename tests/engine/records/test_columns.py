@@ -29,7 +29,7 @@ def test_names_are_unique_and_the_key_comes_first():
 
 @pytest.mark.usefixtures("files")
 def test_the_store_has_the_stored_columns_and_the_page_the_reported_ones():
-    certify("--max", "2")
+    certify("--limit", "2")
     database = sqlite3.connect("run.sqlite")
     found = database.execute("SELECT name, type FROM pragma_table_info('certificates')").fetchall()
     database.close()
@@ -44,7 +44,7 @@ def test_the_store_has_the_stored_columns_and_the_page_the_reported_ones():
 
 @pytest.mark.usefixtures("files")
 def test_a_column_that_a_store_lacks_has_its_default_and_the_run_is_not_resumed():
-    certify("--max", "2")
+    certify("--limit", "2")
     expected = records()
     database = sqlite3.connect("run.sqlite")
     with database:
