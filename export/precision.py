@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from ars.engine.backends import load_runner
 from ars.engine.runners.onnxruntime import OnnxRuntime
 from ars.errors import MissingPackage, ModelError
-from ars.export.onnx_files import silence
+from ars.export.graphs import silence
 
 try:
     from onnxruntime.quantization import (

@@ -154,6 +154,7 @@ COLUMNS = (
     Column("inverse_scale_l1", "certificate.inverse_scale_l1", INVERSE, older="NULL"),
     Column("inverse_scale_l2", "certificate.inverse_scale_l2", INVERSE, older="NULL"),
     Column("norm", "norm"),
+    Column("unit", "unit"),
     Column("stopped", "stopped"),
     Column("next_radius", "next_radius"),
     Column("votes_short", "votes_short"),

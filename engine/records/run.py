@@ -2,6 +2,7 @@
 
 import platform
 import time
+import warnings
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,8 +18,10 @@ from ars.engine.records.inputs import (
     check_labelled,
     check_unchanged,
     content_sha256,
+    doubts,
     find_shape,
     read_inputs,
+    unit_of,
 )
 from ars.engine.records.record import Record
 from ars.engine.records.settings import Environment, Origin, RunHeader, RunSettings
@@ -36,7 +39,12 @@ _END_SECONDS = 2.0
 
 
 class RunProgress:
-    """What a run reports while it is in progress. This class ignores it all; override what you want to know."""
+    """What a run reports while it is in progress. This class ignores it all, except warnings; override what you want to
+    know."""
+
+    def warn(self, doubt: str) -> None:
+        """Something about the data may be wrong."""
+        warnings.warn(doubt, stacklevel=3)
 
     def start(self, store: Path, prepared: Prepared, plan: Plan, seed: int, done: int, left: int) -> None:
         """The store is open. Of the chosen inputs, `done` are certified in it already, and `left` are not."""
@@ -90,6 +98,8 @@ def certify_run(
     if not path.parent.is_dir():
         raise StoreError(path, "it cannot be written (there is no such folder)", "choose another store")
     classes = classifier.runner.classes
+    for doubt in doubts(source, classes):
+        progress.warn(doubt)
     shape = find_shape(source, ids, classes, skip_bad_inputs=skip_bad_inputs)
     if only_correct:
         check_labelled(source, ids, classes, skip_bad_inputs=skip_bad_inputs)
@@ -193,6 +203,7 @@ def _describe(classifier: SmoothedClassifier, inputs: Inputs, data: Dataset, set
         classes_file=_text(inputs.classes_file),
         resize=inputs.resize,
         crop=inputs.crop,
+        unit=unit_of(data),
     )
     names = None if data.classes is None else tuple(data.classes)
     return RunHeader(settings, origin, environment_of(classifier), names)
