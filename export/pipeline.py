@@ -15,6 +15,7 @@ from ars.errors import ArgumentError, ArsError, InputError, MissingPackage, Mode
 from ars.export.draft import Draft
 from ars.export.examples import FEWEST, Examples, read_examples
 from ars.export.graphs import MAX_BYTES
+from ars.export.mixed import Kept, Target
 from ars.export.onnx_source import open_onnx
 from ars.export.parity import NoisyInputs, collect_logits, compare
 from ars.export.precision import write_fp16, write_int8
@@ -96,7 +97,9 @@ def export_model(
         for precision in precisions:
             file = draft.path(f"{source.stem}.{precision}.onnx")
             progress.begin(f"writing {file.name}")
-            _bring_to(precision, classifier, file, to_calibrate, source.path)
+            kept = _bring_to(precision, classifier, file, to_calibrate, plan.min_agreement, source.path)
+            if kept is not None:
+                progress.say(f"{file.name}: {kept.describe()}")
             parity = measure(file)
             _check_agreement(file, parity, plan.min_agreement, ADVICE[precision])
             draft.add("classifier", file, precision, parity)
@@ -204,8 +207,11 @@ def _add_noise(source: Source, generator: Path, examples: Examples) -> tuple[Noi
     return first, second
 
 
-def _bring_to(precision: str, classifier: Path, file: Path, to_calibrate: NoisyInputs, named: Path) -> None:
-    """Write the classifier in another precision. Errors name the user's file."""
+def _bring_to(
+    precision: str, classifier: Path, file: Path, to_calibrate: NoisyInputs, least: float, named: Path
+) -> Kept | None:
+    """Write the classifier in another precision; returns the layers of INT8 that stay in float, if any had to. INT8
+    aims at half of the disagreement that is allowed. Errors name the user's file."""
     size = sum(each.stat().st_size for each in (classifier, *_external_files(classifier)))
     if size > MAX_BYTES:
         problem = f"it has {size / 2**30:.1f} GiB of weights, but {precision} is made from less than 2"
@@ -213,8 +219,9 @@ def _bring_to(precision: str, classifier: Path, file: Path, to_calibrate: NoisyI
     try:
         if precision == "fp16":
             write_fp16(classifier, file, named)
-        else:
-            write_int8(classifier, file, list(to_calibrate.calibration_draws()), named)
+            return None
+        target = Target((1 + least) / 2, np.concatenate(list(to_calibrate.choice_draws())))
+        return write_int8(classifier, file, list(to_calibrate.calibration_draws()), named, target)
     except (ArsError, OSError, MemoryError):
         raise
     except Exception as error:  # the tools raise many types of errors
