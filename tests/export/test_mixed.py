@@ -60,7 +60,7 @@ def test_only_the_layer_that_costs_the_agreement_stays_in_float(network):
 
 def test_nothing_stays_in_float_if_the_agreement_is_reached(network):
     batches = [draws(32, seed) for seed in range(4)]
-    assert write_int8(network, network.with_name("low.onnx"), batches, network, Target(0.2, draws(100, 8))) is None
+    assert write_int8(network, network.with_name("low.onnx"), batches, network, Target(0.0, draws(100, 8))) is None
     network.with_name("low.onnx").unlink()
 
 
