@@ -102,8 +102,8 @@ class _Batch:
             raise DataError(path, f"it does not have a label for each of its {len(x)} images", fix)
         self.x, self.labels = x.reshape(-1, 3, 32, 32), whole
         names = content.get("filenames")
-        known = isinstance(names, list) and len(names) == len(x)
-        self.names = [_text(name) for name in names] if known else [None] * len(x)
+        whole_names = names if isinstance(names, list) and len(names) == len(x) else [None] * len(x)
+        self.names = [_text(name) for name in whole_names]
 
 
 def _read_names(folder: Path) -> list[str] | None:

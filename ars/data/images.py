@@ -118,10 +118,10 @@ def _read_listing(listing: Path) -> list[tuple[Path, str]]:
         raise DataError(listing, f"it has {width} columns, and none or several are called label", "name one label")
     files = []
     for row in rows:
-        file = _find_image(folder, row[named])
-        if file is None:
+        image = _find_image(folder, row[named])
+        if image is None:
             raise DataError(listing, f"it lists {row[named]!r}, and there is no such image", "remove its line")
-        files.append((file, row[others[0]]))
+        files.append((image, row[others[0]]))
     return files
 
 
