@@ -28,7 +28,7 @@ class Point:
 @click.option("--sigmas", help="Isotropic noise of these scales, like 0.25,0.5. Default: each model's own noise.")
 @click.option("--own-noise", is_flag=True, help="Each model's own noise too, beside --sigmas.")
 @click.option("--precisions", help="Only these, like fp32,int8. Default: all that the models have.")
-@click.option("--max", "most", type=click.IntRange(1), default=500, show_default=True, help="At most so many inputs.")
+@click.option("--limit", type=click.IntRange(1), default=500, show_default=True, help="At most so many inputs.")
 @click.option("--only", help='Take only these, like "0-9999/20".')
 @click.option("--n", type=click.IntRange(1), default=10_000, show_default=True, help="Draws that bound the share.")
 @click.option("--backend", default="auto", show_default=True, help="What runs the classifiers.")
@@ -44,7 +44,7 @@ def sweep(
     sigmas: str | None,
     own_noise: bool,
     precisions: str | None,
-    most: int,
+    limit: int,
     only: str | None,
     n: int,
     backend: str,
@@ -86,7 +86,7 @@ def sweep(
             load(point.file, sigma=point.sigma, backend=backend, batch=batch) as classifier,
             TerminalProgress(classifier, quiet=False) as progress,
         ):
-            certify_run(classifier, Inputs(data, most=most, only=only), Plan(n=n), store=store, progress=progress)
+            certify_run(classifier, Inputs(data, limit=limit, only=only), Plan(n=n), store=store, progress=progress)
         runs.append(read_run(store))
     overviews = [overview(run, at or find_radii(runs)) for run in runs]
     with open_output(output) as file:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ars.bench.report.pictures import input_address, map_pictures, picture_address, region_picture
+from ars.bench.report.pictures import map_pictures, photograph, picture_address, region_picture
 from ars.bench.report.runs import Run, accuracy_curves, draw_histogram
 from ars.bench.report.strips import Strip, Strips
 from ars.bench.run.export import HEADS, cells, footnote
@@ -117,6 +117,7 @@ def _run(run: Run, strips: Strips) -> dict[str, object]:
         "kind": header.settings.kind,
         "family": header.settings.family,
         "norm": run.norm,
+        "unit": header.origin.unit,
         "scope": run.scope.value,
         "stream": header.settings.noise_stream,
         "alpha": plan.alpha,
@@ -203,9 +204,9 @@ def _strip(run: Run, strip: Strip) -> dict[str, object]:
             for norm in NORMS
             if (radius := certificate.radius_in(norm)) is not None
         },
-        "image": input_address(strip.x),
+        "image": picture_address(photograph(strip.x)),
         "smallest": f"{float(strip.scale.min()):.3g}",
-        "copies": [input_address(copy) for copy in strip.copies],
+        "copies": [picture_address(photograph(copy, strip.x)) for copy in strip.copies],
     } | (_maps(strip) if run.header.settings.kind is not NoiseKind.ISOTROPIC else {})
 
 
@@ -217,5 +218,5 @@ def _maps(strip: Strip) -> dict[str, object]:
         "meanBound": f"{maps.bound:.2g}",
         "scale": picture_address(maps.scale),
         "scaleRange": [f"{maps.low:.3g}", f"{maps.high:.3g}"],
-        "isotropic": [input_address(copy) for copy in strip.isotropic],
+        "isotropic": [picture_address(photograph(copy, strip.x)) for copy in strip.isotropic],
     }

@@ -159,6 +159,7 @@ COLUMNS = (
     Column("next_radius", "next_radius"),
     Column("votes_short", "votes_short"),
     Column("volume_radius", "certificate.volume_radius", title="volume radius", reported=format_radius),
+    Column("unit", "unit"),
     Column("alpha", "certificate.alpha", SHARE),
     Column("two_sided", "certificate.two_sided", FLAG, shown=_yes, as_json=_yes),
     Column("family", "certificate.family", TEXT),

@@ -12,7 +12,7 @@ from typing import Any
 
 from ars.engine.records.columns import SHOWN
 from ars.engine.records.record import Record
-from ars.engine.records.settings import RunHeader, RunSettings
+from ars.engine.records.settings import RunHeader
 from ars.engine.records.store import read_header, read_records
 from ars.engine.records.summary import radii_of_run
 from ars.engine.statistics.shortfall import Stop, find_shortfall
@@ -38,6 +38,8 @@ class Result(Record):
 
     norm: str
     """The name of that norm: l1, l2 or linf."""
+    unit: str | None
+    """The unit of the radius; None if the run is of a version that did not say."""
     radius: float
     stopped: Stop
     next_radius: float | None
@@ -59,22 +61,19 @@ def make_results(
     path: Path, header: RunHeader, records: Sequence[Record], norm: float | None = None
 ) -> Iterator[Result]:
     """The results of these records of the run in a store."""
-    settings, environment = header.settings, header.environment.describe()
-    radii = radii_of_run(settings.plan, records)
+    radii = radii_of_run(header.settings.plan, records)
     for record in records:
-        result = make_result(record, settings, radii, record.certificate.norm if norm is None else norm, environment)
+        result = make_result(record, header, radii, record.certificate.norm if norm is None else norm)
         if result is None:
             problem = f"input {record.idx} is of a version that did not keep what a radius in l{norm:g} needs"
             raise StoreError(path, problem, "certify again, or leave out --norm")
         yield result
 
 
-def make_result(
-    record: Record, settings: RunSettings, radii: Sequence[float], norm: float, environment: str
-) -> Result | None:
+def make_result(record: Record, header: RunHeader, radii: Sequence[float], norm: float) -> Result | None:
     """The result of a record of a run, with what it lacked to the next of these radii; None if the record is of a
     version that did not keep what its radius in this norm needs."""
-    certificate, plan = record.certificate, settings.plan
+    certificate, settings, plan = record.certificate, header.settings, header.settings.plan
     radius, lacked = certificate.radius_in(norm), find_shortfall(certificate, plan, radii)
     if radius is None:
         return None
@@ -84,6 +83,7 @@ def make_result(
     return Result(
         **vars(record),
         norm=norm_name(norm),
+        unit=header.origin.unit,
         radius=radius,
         stopped=lacked.stopped,
         next_radius=next_radius,
@@ -91,7 +91,7 @@ def make_result(
         explanation=lacked.explanation,
         seed=settings.seed,
         model_sha256=settings.engine,
-        environment=environment,
+        environment=header.environment.describe(),
     )
 
 

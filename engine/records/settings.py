@@ -89,6 +89,8 @@ class Origin:
     classes_file: str | None = None
     resize: int | None = None
     crop: int | None = None
+    unit: str | None = None
+    """The unit of sigma and of every radius; None if the run is of a version that did not say."""
     folder: str | None = None
     """The absolute path of the working folder, to which the paths above are relative."""
     store_folder: str | None = None
@@ -108,8 +110,10 @@ class Sampling:
 
     data_inputs: int | None = None
     """How many inputs the data has."""
-    skip: int = 0
-    most: int | None = None
+    start: int = 0
+    limit: int | None = None
+    skip: int = 1
+    end: int | None = None
     only: str | None = None
     target_width: float | None = None
     """With a target, the inputs are taken in random order until certified accuracy is known to within this width."""
@@ -122,7 +126,8 @@ class Sampling:
         """The numbers of the inputs that were asked for; None if the store does not say."""
         if self.data_inputs is None:
             return None
-        return select(self.data_inputs, skip=self.skip, most=self.most, only=self.only)
+        given = {name: getattr(self, name) for name in ("start", "limit", "skip", "end", "only")}
+        return select(self.data_inputs, **given)
 
     @property
     def target(self) -> Target | None:

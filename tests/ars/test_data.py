@@ -136,12 +136,14 @@ def test_options_for_images_are_refused_for_other_data(tmp_path):
 
 def test_inputs_are_selected_by_number():
     assert select(10) == list(range(10))
-    assert select(10, skip=2, most=3) == [2, 3, 4]
+    assert select(10, start=2, limit=3) == [2, 3, 4]
     assert select(500, only="3,17, 200-203,3") == [3, 17, 200, 201, 202, 203]
     assert select(500, only="0-99/40,7") == [0, 40, 80, 7]
-    assert select(500, only="3,17,200-203", skip=1, most=2) == [17, 200]
+    assert select(500, only="3,17,200-203", start=1, limit=2) == [17, 200]
+    assert select(100, skip=20, end=61) == [0, 20, 40, 60], "as the field's certify.py does"
+    assert select(100, skip=20, start=1, limit=2) == [20, 40]
     with pytest.raises(ArgumentError, match="none of the 10 inputs are left"):
-        select(10, skip=10)
+        select(10, start=10)
     for bad in ("7-3", "3,x", "", "10", "-1", "0-9/0", "0-9/", "0-9/-2"):
         with pytest.raises(ArgumentError, match="only = "):
             select(10, only=bad)
@@ -157,7 +159,11 @@ def saved(path, **arrays):
     [
         (lambda p: p / "nowhere", "there is no such file or folder"),
         (lambda p: p, "it has no folders of PNG or JPEG images"),
-        (lambda p: saved(p / "a.npz", images=np.zeros((2, 2))), "it has no array x, only images"),
+        (
+            lambda p: saved(p / "a.npz", a=np.zeros((2, 2)), b=np.zeros((2, 3))),
+            r"it has the arrays a, b; choose one, like a.npz:a",
+        ),
+        (lambda p: saved(p / "a.npz", a=np.zeros((2, 2)), b=np.zeros(2, int), c=np.zeros(2, int)), "b and c could be"),
         (lambda p: saved(p / "a.npz", x=np.zeros(3)), r"x has the shape \(3,\)"),
         (lambda p: saved(p / "a.npz", x=np.zeros((3, 2)), y=np.zeros(2, int)), r"y is int64 of shape \(2,\) for 3"),
         (lambda p: saved(p / "a.npz", x=np.zeros((3, 2)), y=np.zeros(3)), "y is float64"),

@@ -21,6 +21,7 @@ function card(run, number, norm) {
   return element("article", { class: "card " + seriesClass(number) },
     element("h3", {}, swatch(number), run.name),
     element("p", { class: "kind" }, `${run.family}, ${KINDS[run.kind] || run.kind} · σ\u00a0=\u00a0${run.sigma} · n\u00a0=\u00a0${whole(run.n)} · scope ${run.scope} · ${run.stopping} stopping`),
+    run.unit ? element("p", { class: "kind" }, `σ and radii are in units of ${run.unit}`) : null,
     element("dl", { class: "facts" },
       run.labelled ? fact("certified and right", percent(run.correct / run.labelled)) : null,
       run.labelled && curves && curves.shares[number] ? fact(`certified at ${normName(norm)} radius ${roundDown(2 * curves.step)}`, percent(shareAt(curves, number, 2 * curves.step))) : null,
