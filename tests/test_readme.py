@@ -1,4 +1,5 @@
-"""Every command that the README and docs/deciding.md show is run here, on small files of the same names and with few draws."""
+"""Every command that the README and docs/deciding.md show is run here, on small files of the same names and with few
+draws."""
 
 import re
 import shlex
@@ -52,9 +53,7 @@ def shown_commands(text):
 
 
 PAGES = ("README.md", "docs/deciding.md")
-SHOWN = [
-    command.removeprefix("$ ") for page in PAGES for command in shown_commands((REPOSITORY / page).read_text())
-]
+SHOWN = [command.removeprefix("$ ") for page in PAGES for command in shown_commands((REPOSITORY / page).read_text())]
 
 
 @pytest.fixture(scope="module")

@@ -96,8 +96,8 @@ def _accuracy(runs: Sequence[Run]) -> dict[str, Any]:
                 low, high = 100 * np.array(curves.bands[number]).T
                 axes.fill_between(curves.radii, low, high, color=_color(number), alpha=0.15, lw=0)
         for best in curves.best:
-            shares = np.array(best.shares) * 100
-            axes.plot(curves.radii, shares, color="#1d2126", linestyle=(0, (3, 4)), lw=1.2, label="best over sigma")
+            percents = np.array(best.shares) * 100
+            axes.plot(curves.radii, percents, color="#1d2126", linestyle=(0, (3, 4)), lw=1.2, label="best over sigma")
         norm = curves.norm.removeprefix("l").replace("inf", r"\infty")
         axes.set(xlabel=rf"$\ell_{{{norm}}}$ radius", ylabel="certified accuracy (%)", ylim=(0, 100))
         axes.set_xlim(0, curves.radii[-1])

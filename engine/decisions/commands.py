@@ -58,8 +58,8 @@ def summary(runs: tuple[Path, ...], form: str, radii: str | None, output: Path) 
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def compare(first: Path, second: Path, radii: str | None, as_json: bool) -> None:
     """Say whether the second run is better or worse than the first, on the inputs that both certified."""
-    runs = _read([first, second])
-    found = compare_runs(*runs, _radii(radii, runs))
+    one, other = _read([first, second])
+    found = compare_runs(one, other, _radii(radii, [one, other]))
     if as_json:
         settings = [difference._asdict() for difference in found.settings]
         content = dataclasses.asdict(found) | {"settings": settings, "verdict": found.verdict, "level": LEVEL}

@@ -91,6 +91,8 @@ class Column:
     """What `ars-engine results` prints for a value, as tsv and csv; None if it prints no such column."""
     as_json: Callable[[Value], Value] = _same
     """What `ars-engine results --format json` prints for a value, and what the tables of Arrow have for it."""
+    arrow: str | None = None
+    """Its type in tables of Arrow, where the values do not say it: all may be missing, or too large."""
     title: str | None = None
     """Its title in the report's table; None if it is not there, or if the page has its own cell for it."""
     reported: Callable[[Value], str] = str
@@ -128,11 +130,11 @@ def _short(seconds: float) -> str:
 # stored in the norm of its family, and printed in the norm that is asked for.
 COLUMNS = (
     Column("idx", "idx", KEY),
-    Column("label", "label", LABEL),
+    Column("label", "label", LABEL, arrow="int64"),
     Column("predict", "certificate.predicted", ANSWER),
     Column("radius", "certificate.radius", SIZE, shown=None),
     Column("radius", "radius"),
-    Column("correct", "correct", shown=_yes, as_json=_yes),
+    Column("correct", "correct", shown=_yes, as_json=_yes, arrow="int64"),
     Column("time", "seconds", shown=_time, as_json=_time),
     Column("p_a", "certificate.p_a", SIZE, title="pA ≥", reported=lambda p_a: format_radius(p_a, 4)),
     Column("p_b", "certificate.p_b", SIZE),
@@ -156,15 +158,15 @@ COLUMNS = (
     Column("inverse_scale_l2", "certificate.inverse_scale_l2", INVERSE, older="NULL"),
     Column("norm", "norm"),
     Column("stopped", "stopped"),
-    Column("next_radius", "next_radius"),
-    Column("votes_short", "votes_short"),
+    Column("next_radius", "next_radius", arrow="float64"),
+    Column("votes_short", "votes_short", arrow="int64"),
     Column("volume_radius", "certificate.volume_radius", title="volume radius", reported=format_radius),
-    Column("unit", "unit"),
+    Column("unit", "unit", arrow="string"),
     Column("alpha", "certificate.alpha", SHARE),
     Column("two_sided", "certificate.two_sided", FLAG, shown=_yes, as_json=_yes),
     Column("family", "certificate.family", TEXT),
-    Column("name", "name", NAME, older="NULL", title="file", reported=lambda name: name or ""),
-    Column("seed", "seed"),
+    Column("name", "name", NAME, older="NULL", arrow="string", title="file", reported=lambda name: name or ""),
+    Column("seed", "seed", arrow="uint64"),
     Column("model_sha256", "model_sha256"),
     Column("input_sha256", "input_sha256", TEXT),
     Column("environment", "environment"),

@@ -121,7 +121,11 @@ def tabulate(results: Iterable[Result]) -> Any:
     except ImportError as error:
         raise MissingPackage("pyarrow", "parquet") from error
     results = list(results)
-    return pa.table({column.name: [column.as_json(column.value(result)) for result in results] for column, _ in SHOWN})
+    columns = {}
+    for column, _ in SHOWN:
+        kind = None if column.arrow is None else pa.type_for_alias(column.arrow)
+        columns[column.name] = pa.array([column.as_json(column.value(result)) for result in results], kind)
+    return pa.table(columns)
 
 
 def write_table(results: Iterable[Result], form: str, path: Path) -> None:

@@ -126,8 +126,8 @@ def certify_run(
         skip=inputs.skip,
         end=inputs.end,
         only=inputs.only,
-        target_width=target and target.width,
-        target_radii=target and ",".join(map(str, target.radii)),
+        target_width=None if target is None else target.width,
+        target_radii=None if target is None else ",".join(map(str, target.radii)),
     )
     with Store(path, _describe(classifier, inputs, source, settings, sampling, path)) as opened:
         done = opened.done()

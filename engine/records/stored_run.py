@@ -79,7 +79,7 @@ class Run:
             import pandas  # noqa: F401
         except ImportError as error:
             raise MissingPackage("pandas", "pandas") from error
-        return self.to_arrow().to_pandas()  # type: ignore[no-any-return]
+        return self.to_arrow().to_pandas()
 
 
 def read_run(path: str | Path, name: str | None = None) -> Run:
