@@ -104,10 +104,10 @@ class OwnModel:
             raise ArgumentError("pixel-deviation", ",".join(map(str, deviation)), "each must be positive and finite")
         return mean, deviation
 
-    def pixels(self, shape: tuple[int, ...]) -> tuple[Array, Array] | tuple[None, None]:
+    def pixels(self, shape: tuple[int, ...]) -> tuple[Array, Array] | None:
         """The same as arrays that fit inputs of this shape; None if nothing was stated."""
         if self.pixel_mean is None and self.pixel_deviation is None:
-            return None, None
+            return None
         sides = (-1, *(1,) * (len(shape) - 1))
         mean, deviation = (np.array(part, np.float32).reshape(sides) for part in self.normalisation(shape[0]))
         return mean, deviation
