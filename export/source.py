@@ -69,8 +69,9 @@ class OwnModel:
     family: str | None = None
 
     def __post_init__(self) -> None:
-        if self.classes is not None and len(self.classes) == 1 and Path(self.classes[0]).is_file():
-            object.__setattr__(self, "classes", tuple(read_classes(Path(self.classes[0]))))
+        only = self.classes[0] if self.classes is not None and len(self.classes) == 1 else ""
+        if only and not only.isdecimal() and Path(only).is_file():
+            object.__setattr__(self, "classes", tuple(read_classes(Path(only))))
 
     def refuse(self, path: Path, *names: str) -> None:
         """Reject options that the model file makes redundant."""
