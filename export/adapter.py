@@ -110,10 +110,10 @@ class _Input:
         known = (sides[2], sides[0], sides[1]) if self._last else tuple(sides)
         self.shape = _fix_shape(path, known, own.shape)
         self.changes: list[str] = []
-        self._mean, self._deviation = own.pixels(self.shape)
-        if self._mean is not None:
+        self._normalisation = own.pixels(self.shape)
+        if self._normalisation is not None:
             self.changes.append("normalisation is inside")
-        if self._mean is not None and self.kind == TensorProto.UINT8:
+        if self._normalisation is not None and self.kind == TensorProto.UINT8:
             fix = "omit --pixel-mean and --pixel-deviation: it normalises its bytes itself"
             raise ModelError(path, "it takes pixels as bytes from 0 to 255", fix)
         if self.kind == TensorProto.UINT8:
@@ -131,17 +131,17 @@ class _Input:
         return [*self.shape[1:], self.shape[0]] if self._last else [*self.shape]
 
     def in_numpy(self, x: Array) -> NDArray[Any]:
-        if self._mean is not None:
-            x = (x - self._mean) / self._deviation
+        if self._normalisation is not None:
+            x = (x - self._normalisation[0]) / self._normalisation[1]
         if self.kind == TensorProto.UINT8:
             x = np.clip(np.floor(x * np.float32(255) + np.float32(0.5)), 0, 255)
         x = x.transpose(0, 2, 3, 1) if self._last else x
         return np.ascontiguousarray(x, helper.tensor_dtype_to_np_dtype(self.kind))
 
     def in_onnx(self, chain: "_Chain") -> None:
-        if self._mean is not None and self._deviation is not None:
-            chain.apply("Sub", self._mean)
-            chain.apply("Div", self._deviation)
+        if self._normalisation is not None:
+            chain.apply("Sub", self._normalisation[0])
+            chain.apply("Div", self._normalisation[1])
         if self.kind == TensorProto.UINT8:
             chain.apply("Mul", np.float32(255))
             chain.apply("Add", np.float32(0.5))

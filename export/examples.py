@@ -35,9 +35,8 @@ def read_examples(
     numbers = {name: number for number, name in enumerate(names)}
     known = [numbers[name] for name in data.classes or () if name in numbers]
     renumbered = known if data.classes and len(known) == len(data.classes) else None
-    if renumbered is None:
-        for doubt in doubts(data, classes):
-            on_doubt(doubt)
+    for doubt in doubts(data, classes if renumbered is None else None):
+        on_doubt(doubt)
     if len(data) < FEWEST:
         raise DataError(spec, f"it has {len(data)} inputs", f"--calibration needs at least {FEWEST}")
     number = min(len(data), MOST)

@@ -66,7 +66,7 @@ def open_onnx(path: Path, own: OwnModel) -> Source:
 
 def isotropic_generator(shape: tuple[int, ...], sigma: float) -> onnx.ModelProto:
     """The noise generator of isotropic noise: a mean of 0 and one scale everywhere."""
-    sides = ["n", *shape]
+    sides: list[str | int | None] = ["n", *shape]
     values = {"mean": 0.0, "scale": sigma}
     nodes = [helper.make_node("Shape", ["x"], ["sides"])]
     for name, value in values.items():

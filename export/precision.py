@@ -113,6 +113,7 @@ def write_int8(
                 "ActivationSymmetric": True,
                 "WeightSymmetric": True,
                 "QuantizeBias": False,
+                "QDQDisableWeightAdjustForInt32Bias": True,  # biases are not int32, and it fails for those of rank 2
                 "OpTypesToExcludeOutputQuantization": list(_LAYERS),
                 "CalibPercentile": 99.998,
                 "CalibStridedMinMax": 1,  # batch by batch: the values of all layers together would not fit into memory

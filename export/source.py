@@ -69,8 +69,9 @@ class OwnModel:
     family: str | None = None
 
     def __post_init__(self) -> None:
-        if self.classes is not None and len(self.classes) == 1 and Path(self.classes[0]).is_file():
-            object.__setattr__(self, "classes", tuple(read_classes(Path(self.classes[0]))))
+        only = self.classes[0] if self.classes is not None and len(self.classes) == 1 else ""
+        if only and not only.isdecimal() and Path(only).is_file():
+            object.__setattr__(self, "classes", tuple(read_classes(Path(only))))
 
     def refuse(self, path: Path, *names: str) -> None:
         """Reject options that the model file makes redundant."""
@@ -104,10 +105,10 @@ class OwnModel:
             raise ArgumentError("pixel-deviation", ",".join(map(str, deviation)), "each must be positive and finite")
         return mean, deviation
 
-    def pixels(self, shape: tuple[int, ...]) -> tuple[Array, Array] | tuple[None, None]:
+    def pixels(self, shape: tuple[int, ...]) -> tuple[Array, Array] | None:
         """The same as arrays that fit inputs of this shape; None if nothing was stated."""
         if self.pixel_mean is None and self.pixel_deviation is None:
-            return None, None
+            return None
         sides = (-1, *(1,) * (len(shape) - 1))
         mean, deviation = (np.array(part, np.float32).reshape(sides) for part in self.normalisation(shape[0]))
         return mean, deviation

@@ -27,7 +27,17 @@ from numpy.typing import NDArray
 
 from ars.errors import ArgumentError, DataError
 
-__all__ = ["PIXELS", "Dataset", "Example", "ImageSize", "image_channels", "open_data", "refuse_size", "select"]
+__all__ = [
+    "PIXELS",
+    "Dataset",
+    "Example",
+    "ImageSize",
+    "has_parquet",
+    "image_channels",
+    "open_data",
+    "refuse_size",
+    "select",
+]
 
 PIXELS = (0.0, 1.0)
 """The span of pixels."""
@@ -100,12 +110,17 @@ def _find(spec: str) -> tuple[Path, str | None]:
     raise DataError(spec, "there is no such file or folder", "give a path, or fashion-mnist:test")
 
 
+def has_parquet(folder: Path) -> bool:
+    """Whether a folder is one of parquet files, as the Hugging Face hub has them."""
+    return any(folder.glob("*.parquet")) or any((folder / "data").glob("*.parquet"))
+
+
 def _open_folder(path: Path, part: str | None, size: ImageSize, classes_file: Path | None) -> Dataset:
     from ars.data.cifar import CifarBatch, CifarPickle, find_pickles
     from ars.data.idx import IdxFiles, find_images
     from ars.data.images import ImageFolder, ListedImages
 
-    if any(path.glob("*.parquet")) or any((path / "data").glob("*.parquet")):
+    if has_parquet(path):
         from ars.data.parquet import ParquetImages, find_shards
 
         return ParquetImages(find_shards(path, part), size, classes_file)

@@ -3,7 +3,7 @@
 import difflib
 from pathlib import Path
 
-from ars.data import Dataset, Example, ImageSize, open_data, refuse_size
+from ars.data import Dataset, Example, ImageSize, has_parquet, open_data, refuse_size
 from ars.data.arrays import Arrays
 from ars.data.cifar import CifarBatch, find_pickles
 from ars.data.idx import fashion_mnist, find_images
@@ -34,7 +34,8 @@ def open_splits(spec: str, size: ImageSize) -> tuple[Dataset, Dataset]:
     """The training and the test data of one of:
 
     - fashion-mnist;
-    - CIFAR-10's folder of binary batches, a folder of CIFAR's python batches, or one of MNIST's idx files;
+    - CIFAR-10's folder of binary batches, a folder of CIFAR's python batches, of MNIST's idx files, or
+      of parquet files;
     - a folder with the folders train and test (or val), each of which has a folder of images for each class;
     - a folder with train.npz and one other .npz file, the test data (for example examples/fashion-mnist);
     - anything else that open_data reads: every tenth example becomes test data.
@@ -51,7 +52,7 @@ def open_splits(spec: str, size: ImageSize) -> tuple[Dataset, Dataset]:
     if (path / "data_batch_1.bin").exists():
         refuse_size(spec, size)
         return CifarBatch(*sorted(path.glob("data_batch_*.bin"))), CifarBatch(path / "test_batch.bin")
-    if find_pickles(path, None) or find_images(path, None):
+    if has_parquet(path) or find_pickles(path, None) or find_images(path, None):
         return open_data(f"{spec}:train", size), open_data(f"{spec}:test", size)
     for test in ("test", "val"):
         if (path / "train").is_dir() and (path / test).is_dir():

@@ -56,8 +56,9 @@ def unit_of(data: Dataset) -> str:
     return f"data values, from {low:.4g} to {high:.4g}"
 
 
-def doubts(data: Dataset, classes: int) -> list[str]:
-    """What may be wrong with this data for a model of so many classes, each a sentence for the user."""
+def doubts(data: Dataset, classes: int | None) -> list[str]:
+    """What may be wrong with this data for a model of so many classes (None if the classes are known to fit), each a
+    sentence for the user."""
     found = []
     low, high = data.span
     if not PIXELS[0] <= low <= high <= PIXELS[1]:
@@ -66,7 +67,7 @@ def doubts(data: Dataset, classes: int) -> list[str]:
             "in those of pixels from 0 to 1; if these are normalised images, certify the pixels instead, and put the "
             "normalisation into the model with ars-export --pixel-mean and --pixel-deviation (docs/units.md)"
         )
-    if data.classes is not None and len(data.classes) != classes:
+    if data.classes is not None and classes is not None and len(data.classes) != classes:
         found.append(
             f"{data.name} has {len(data.classes)} classes, and the model has {classes}: the labels are the numbers of "
             f"the data's own classes, from {data.classes[0]} (0) to {data.classes[-1]} ({len(data.classes) - 1}); if "

@@ -192,7 +192,8 @@ def _default_store(classifier: SmoothedClassifier, data: Dataset) -> str:
     source = classifier.noise.source
     noise = f"noise-{source.file[:8]}" if source.file else f"{source.sigma:g}"
     family = classifier.family.name
-    return f"{classifier.runner.path.name}.{data.name.replace(':', '-')}.{family}-{noise}.sqlite"
+    name = data.name.replace(":", "-").replace("/", "-")
+    return f"{classifier.runner.path.name}.{name}.{family}-{noise}.sqlite"
 
 
 def settings_of(

@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 from ars.data import ImageSize, archives, open_data
+from ars.data.splits import open_splits
 from ars.errors import DataError, UnknownName
 
 RNG = np.random.default_rng(0)
@@ -69,6 +70,7 @@ def test_python_batches_of_cifar_10_are_read_from_their_folder_or_a_file(tmp_pat
     for spec in (folder, folder / "test_batch", f"{folder}:train", f"{folder}:test"):
         read = assert_reads(spec, classes=["airplane", "automobile", "bird"])
     assert read[1].name == "cat_1.png"
+    assert [len(part) for part in open_splits(str(folder), ImageSize())] == [6, 6]
     with pytest.raises(UnknownName, match="did you mean 'train'"):
         open_data(f"{folder}:trian")
 
@@ -240,6 +242,8 @@ def test_a_folder_of_shards_gives_one_split(tmp_path):
     save_table(hub_table(x=X[:3], labels=[0, 1, 2]), tmp_path / "data" / "train-00000-of-00001.parquet")
     assert_reads(tmp_path)
     assert_reads(f"{tmp_path}:train", X[:3], [0, 1, 2])
+    training, test = open_splits(str(tmp_path), ImageSize(channels=3))
+    assert (len(training), len(test)) == (3, 6)
     with pytest.raises(DataError, match="it has the splits test, train; choose one"):
         open_data(f"{tmp_path}:validation")
 

@@ -21,6 +21,7 @@ from ars.data import ImageSize
 from ars.engine.backends import load_runner
 from ars.engine.records.results import read_results
 from ars.export.examples import read_examples
+from ars.export.source import OwnModel
 from ars.manifest import manifest_beside
 
 MINE, ADAPTED = Path("mine.onnx"), Path("mine-ars.onnx")
@@ -234,5 +235,7 @@ def test_folders_are_numbered_by_the_names_of_the_models_classes(tmp_path):
     spec = str(tmp_path / "images")
     examples = read_examples(spec, (3, 4, 4), ("dog", "bird", "cat"), ImageSize(), said.append)
     assert (sorted(set(examples.labels.tolist())), examples.labels[0], said) == ([0, 2], 2, [])
+    (tmp_path / "names.txt").write_text("dog\nbird\ncat\n")
+    assert OwnModel(classes=(str(tmp_path / "names.txt"),)).names(MINE, 3) == ("dog", "bird", "cat")
     read_examples(spec, (3, 4, 4), ("a", "b", "c"), ImageSize(), said.append)
     assert said[0].startswith("images has 2 classes, and the model has 3: ")

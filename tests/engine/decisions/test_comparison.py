@@ -23,7 +23,7 @@ def compare(*arguments):
 @pytest.fixture
 def runs(files):
     certify("--sigma", "0.1", "--out", "a.sqlite")
-    certify("--sigma", "0.3", "--max", "30", "--out", "b.sqlite")
+    certify("--sigma", "0.3", "--limit", "30", "--out", "b.sqlite")
     return ["a.sqlite", "b.sqlite"]
 
 
@@ -72,11 +72,11 @@ def test_changed_answers_are_listed(runs):
 
 def test_runs_that_cannot_be_compared_are_refused(runs):
     np.savez("other.npz", x=np.load("data.npz")["x"], y=np.roll(np.load("data.npz")["y"], 1))
-    certify("--data", "other.npz", "--out", "c.sqlite", "--max", "3")
+    certify("--data", "other.npz", "--out", "c.sqlite", "--limit", "3")
     refused(compare("a.sqlite", "c.sqlite"), "c.sqlite: its data is other.npz", "and that of a.sqlite is data.npz")
     certify("--only", "35-39", "--sigma", "0.1", "--out", "d.sqlite")
     refused(compare("b.sqlite", "d.sqlite"), "d.sqlite: it has no input of b.sqlite")
-    certify("--family", "laplace", "--max", "3", "--out", "e.sqlite")
+    certify("--family", "laplace", "--limit", "3", "--out", "e.sqlite")
     refused(compare("a.sqlite", "e.sqlite"), "e.sqlite: its radii are in l1")
     edit("b.sqlite", "UPDATE certificates SET label = 1 - label WHERE idx = 4 AND label < 2")
     edit("b.sqlite", "UPDATE certificates SET label = 0 WHERE idx = 4 AND label = 2")

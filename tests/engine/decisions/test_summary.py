@@ -30,7 +30,7 @@ def summary(*arguments):
 def runs(files):
     """Two sigmas on 30 of 40 inputs."""
     for sigma in ("0.1", "0.2"):
-        assert certify("--max", "30", "--sigma", sigma, "--out", f"s{sigma}.sqlite").exit_code == 0
+        assert certify("--limit", "30", "--sigma", sigma, "--out", f"s{sigma}.sqlite").exit_code == 0
     return ["s0.1.sqlite", "s0.2.sqlite"]
 
 
@@ -102,7 +102,7 @@ def test_an_unfinished_run_is_said_and_not_refused(runs):
 def test_runs_without_labels_have_no_accuracy(files):
     x = np.load("data.npz")["x"]
     np.savez("plain.npz", x=x)
-    certify("--data", "plain.npz", "--max", "5")
+    certify("--data", "plain.npz", "--limit", "5")
     result = summary("run.sqlite")
     assert result.exit_code == 0
     assert "no labels" in result.stdout
@@ -128,7 +128,7 @@ def test_a_radius_beyond_reach_is_said(runs):
 
 
 def test_adaptive_averages_are_at_least_so_large(files):
-    certify("--stopping", "adaptive", "--radii", "0,0.1", "--max", "5")
+    certify("--stopping", "adaptive", "--radii", "0,0.1", "--limit", "5")
     assert "≥ " in summary("run.sqlite").stdout
     assert r"$\geq$" in summary("run.sqlite", "--format", "latex").stdout
 
