@@ -15,7 +15,7 @@ from ars.errors import ArgumentError, ArsError, InputError, MissingPackage, Mode
 from ars.export.draft import Draft
 from ars.export.examples import FEWEST, Examples, read_examples
 from ars.export.onnx_files import MAX_BYTES, write_onnx
-from ars.export.parity import NoisyInputs, collect_logits, compare
+from ars.export.parity import LARGEST_DIFFERENCE, NoisyInputs, collect_logits, compare
 from ars.export.precision import write_fp16, write_int8
 from ars.export.progress import ExportProgress
 from ars.export.sources import Array, OwnModel, Source, open_source
@@ -25,8 +25,6 @@ from ars.manifest import PRECISIONS, Manifest, Parity
 
 __all__ = ["ExportPlan", "export_model"]
 
-# In float32, torch and other libraries differ only by rounding.
-LARGEST_DIFFERENCE = 1e-3
 # The first opset with a quantisation scale for each channel.
 INT8_OPSET = 13
 ADVICE = {
