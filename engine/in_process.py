@@ -12,7 +12,8 @@ from ars.engine.backends import choose_backend
 from ars.engine.devices import CPU, Device, choose_devices, open_devices
 from ars.engine.devices.cpu import CpuDevice
 from ars.engine.runners.function import Function
-from ars.errors import ArgumentError, ArsError, DataError, MissingPackage
+from ars.errors import ArgumentError, ArsError, DataError, MissingPackage, ModelError
+from ars.random_nodes import refuse_random_nodes
 from ars.tensors import is_module
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class InProcess:
         if not self._is_module:
             return [CpuDevice(Function(self._model, self.name, shape, lane_count or _FUNCTION_LANES))], None
         try:
-            from ars.export.modules import TORCH, FrozenModule, fingerprint
+            from ars.export.modules import AS_IT_IS, TORCH, FrozenModule, fingerprint
         except ModuleNotFoundError as error:
             raise MissingPackage(error.name or "onnx", "train") from error
         module: Any = self._model
@@ -68,14 +69,21 @@ class InProcess:
         self._frozen = FrozenModule(module, self.name)
         as_it_is = Function(self._frozen.run, self.name, shape, lane_count or _FUNCTION_LANES)
         if self._as_it_is:
+            self._frozen.check_state(shape)
             as_it_is.name, as_it_is.version = "torch", TORCH
             return [CpuDevice(as_it_is)], None
         with tempfile.TemporaryDirectory(prefix="ars-") as folder:
             path = self._frozen.write(shape, Path(folder))
+            fix = "its forward must neither draw random numbers nor train in evaluation mode"
+            refuse_random_nodes(Path(self.name), path.read_bytes(), fix)
             names, backend, why = choose_devices(self._device, path, self._backend), self._backend, None
             if backend == "auto" and names == [CPU]:
                 backend, why = choose_backend(path, None)
-            devices = open_devices(names, path, backend, lane_count)
+            try:
+                devices = open_devices(names, path, backend, lane_count)
+            except ModelError as error:
+                problem = str(error).removeprefix(f"{path}: ").rpartition("; ")[0]
+                raise ModelError(self.name, f"as ONNX, {problem}", f"change the module, or {AS_IT_IS}") from error
         for device in devices:
             device.runner.path = Path(self.name)  # the file is gone; this is what errors and records name
         return devices, why

@@ -17,7 +17,7 @@ from ars.export.parity import LARGEST_DIFFERENCE, NoisyInputs, collect_logits
 from ars.manifest import NoiseSettings
 from ars.noise import NoiseKind
 
-__all__ = ["TORCH", "FrozenModule", "check_parity", "fingerprint"]
+__all__ = ["AS_IT_IS", "TORCH", "FrozenModule", "check_parity", "fingerprint"]
 
 Array = NDArray[np.float32]
 
@@ -36,8 +36,9 @@ def _unwrap(module: nn.Module) -> nn.Module:
             return module
 
 
-def fingerprint(module: nn.Module) -> str:
-    """A hash of what a module computes with: its layers, their tensors and their plain attributes.
+def fingerprint(module: nn.Module, *, unregistered: bool = True) -> str:
+    """A hash of what a module computes with: its layers, their tensors and their plain attributes. With `unregistered`,
+    these include tensors that are neither parameters nor buffers.
 
     Whether it is in training mode does not count, because it is run in evaluation mode in any case. The code of its
     methods, hooks, and attributes of other types are not covered.
@@ -47,7 +48,7 @@ def fingerprint(module: nn.Module) -> str:
         digest.update(f"{path}: {type(layer).__module__}.{type(layer).__qualname__}\n".encode())
         tensors = {**vars(layer).get("_parameters", {}), **vars(layer).get("_buffers", {})}
         for name, value in sorted({**vars(layer), **tensors}.items()):
-            if isinstance(value, Tensor):
+            if isinstance(value, Tensor) and (unregistered or name in tensors):
                 digest.update(f"{name}: {value.dtype} {tuple(value.shape)}\n".encode())
                 values = value.detach().cpu().contiguous().flatten()
                 digest.update(values.view(torch.uint8).numpy().data)
@@ -90,6 +91,15 @@ class FrozenModule:
         self._module.eval()  # a module may change its own mode
         with torch.no_grad():
             return self._module(torch.from_numpy(rows).to(self._device))
+
+    def check_state(self, shape: tuple[int, ...]) -> None:
+        """Refuse a module whose state changes when it is called, because its votes may change with it. Tensors that are
+        not registered are ignored: many modules keep their last features in one."""
+        before = fingerprint(self._module, unregistered=False)
+        self.run(np.zeros((2, *shape), np.float32))
+        if fingerprint(self._module, unregistered=False) != before:
+            fix = "its votes must be a function of its input alone, so change the module"
+            raise ModelError(self.name, "its forward changes its own parameters, buffers or attributes", fix)
 
     def write(self, shape: tuple[int, ...], folder: Path) -> Path:
         """Write it as an ONNX file for inputs of this shape."""
