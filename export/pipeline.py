@@ -67,6 +67,8 @@ def export_model(
     """Write the files of the model to one folder; returns their paths, the manifest last."""
     flavour = _choose_flavour(plan, progress)
     source = open_source(path, own)
+    for note in source.notes:
+        progress.say(note)
     precisions = _choose_precisions(source, plan.precisions)
     examples = _choose_examples(source, plan)
     with Draft(source.path.parent if folder is None else folder, f"{source.stem}.json") as draft:

@@ -1,6 +1,7 @@
 """What can be exported: a model.pt written by ars-train, or a model of the user's own. That is an architecture with
 weights, a TorchScript or torch.export file, or an ONNX file, which is kept as it is."""
 
+import dataclasses
 import math
 import zipfile
 from collections.abc import Callable
@@ -19,13 +20,20 @@ from ars.export.examples import Examples
 from ars.export.onnx_files import OPSET, opset_of, precision_of, read_onnx, silence
 from ars.manifest import NoiseSettings, manifest_beside
 from ars.noise import NoiseKind, family_named, scale_map
-from ars.train.classifiers import Normalize, make_classifier
-from ars.train.model_file import load_model, start_from
+from ars.train.classifiers import Normalize, make_classifier, usual_pixels
+from ars.train.model_file import load_model
 from ars.train.noise_models import IsotropicNoise
+from ars.train.weights import start_from
 
 __all__ = ["OwnModel", "Source", "open_source"]
 
 Array = NDArray[np.float32]
+
+
+FIELD_PIXELS = (
+    "in the field's scripts: 0.4914,0.4822,0.4465 and 0.2023,0.1994,0.2010 for CIFAR-10, "
+    "0.485,0.456,0.406 and 0.229,0.224,0.225 for ImageNet"
+)
 
 
 @dataclass(frozen=True)
@@ -48,6 +56,8 @@ class Source:
     """How it was trained, if known."""
     trained: bool = False
     """Whether the path is a model.pt."""
+    notes: tuple[str, ...] = ()
+    """What the user should know of how it was read."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +154,14 @@ def _kind_of(path: Path) -> str | None:
     return "TorchScript" if any(name.startswith("code/") for name in members) else None
 
 
+def _returns_object_of_transformers(path: Path) -> bool:
+    """Whether a torch.export file says that its output is one of the classes of Hugging Face's transformers, which
+    torch knows only where transformers is imported."""
+    with zipfile.ZipFile(path) as archive:
+        programs = [name for name in archive.namelist() if name.endswith(".json")]
+        return any(b"transformers.modeling_outputs." in archive.read(name) for name in programs)
+
+
 def _open_trained(path: Path) -> Source:
     settings, model, content = load_model(path)
     if content["state"] is not None:
@@ -173,14 +191,25 @@ def _open_architecture(path: Path | None, own: OwnModel) -> Source:
     count = own.count(own.classes)
     if count < 2:
         raise ArgumentError("classes", count, "a classifier has at least two classes")
+    notes: list[str | None] = []
+    stated = own.pixel_mean is not None or own.pixel_deviation is not None
+    usual = None if stated else usual_pixels(own.arch, own.shape[0])
+    if usual is not None:
+        own = dataclasses.replace(own, pixel_mean=usual[0], pixel_deviation=usual[1])
+        shown = " and ".join(",".join(f"{value:g}" for value in values) for values in usual)
+        notes.append(f"pixels are normalised with {shown}, as timm's weights of {own.arch} expect")
     try:
         classifier = make_classifier(own.arch, own.shape, count, own.normalize(own.shape[0]))
     except ArsError:
         raise
     except Exception as error:  # torch raises many types of errors for impossible sizes
         raise ArgumentError("shape", own.shape, f"{own.arch} does not take it ({one_line(error)})") from error
-    start_from(own.weights, classifier)
-    return _from_module(own.weights, classifier, own.shape, own, noise)
+    loaded = start_from(own.weights, classifier)
+    if loaded.normalised and not stated:
+        problem = "its network was behind a layer that normalised pixels, whose numbers it does not hold"
+        raise ModelError(own.weights, problem, f"give --pixel-mean and --pixel-deviation ({FIELD_PIXELS})")
+    source = _from_module(own.weights, classifier, own.shape, own, noise)
+    return dataclasses.replace(source, notes=tuple(note for note in (*notes, loaded.note) if note is not None))
 
 
 def _open_program(path: Path, kind: str, own: OwnModel) -> Source:
@@ -190,6 +219,9 @@ def _open_program(path: Path, kind: str, own: OwnModel) -> Source:
         with silence():
             loaded = torch.jit.load(path, map_location="cpu") if kind == "TorchScript" else torch.export.load(path)
     except Exception as error:  # both raise many types of errors
+        if _returns_object_of_transformers(path):
+            fix = "export a module that returns model(x).logits, or give the model itself to ars.load in Python"
+            raise ModelError(path, "it returns an object of transformers, and not only logits", fix) from error
         problem = f"{kind} cannot load it ({one_line(error)})"
         raise ModelError(path, problem, "save it again with the installed torch") from error
     with silence():
