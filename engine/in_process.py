@@ -19,6 +19,8 @@ from ars.tensors import is_module
 if TYPE_CHECKING:
     from torch import nn
 
+    from ars.export.modules import FrozenModule
+
 __all__ = ["InProcess", "batch_given"]
 
 Array = NDArray[np.float32]
@@ -38,6 +40,7 @@ class InProcess:
         self._model, self._backend, self._device = model, backend, device
         self._is_module = is_module(model)
         self._fingerprint: str | None = None
+        self._frozen: FrozenModule | None = None
         if not self._is_module and not callable(model):
             requirement = "it must be the path of a model, a torch module, or a function from rows to logits"
             raise ArgumentError("model", f"a {type(model).__name__}", requirement)
@@ -50,27 +53,17 @@ class InProcess:
 
     def open(self, shape: tuple[int, ...], lane_count: int | None) -> tuple[list[Device], str | None]:
         """The devices with the model, for inputs of this shape, and why its backend was chosen."""
-        try:
-            return self._open(shape, lane_count)
-        except ArsError as error:
-            if len(shape) > 1 and self._takes(shape[1:]):
-                raise batch_given(shape) from error
-            raise
-
-    def _open(self, shape: tuple[int, ...], lane_count: int | None) -> tuple[list[Device], str | None]:
         if not self._is_module:
-            return [CpuDevice(Function(self._model, self.name, shape, lane_count or _FUNCTION_LANES))], None
+            return [CpuDevice(_as_it_is(self._model, self.name, shape, lane_count))], None
         try:
             from ars.export.modules import AS_IT_IS, TORCH, FrozenModule, fingerprint
         except ModuleNotFoundError as error:
             raise MissingPackage(error.name or "onnx", "train") from error
         module: Any = self._model
-        self._fingerprint = fingerprint(module)
-        self._frozen = FrozenModule(module, self.name)
-        as_it_is = Function(self._frozen.run, self.name, shape, lane_count or _FUNCTION_LANES)
+        self._fingerprint, self._frozen = fingerprint(module), FrozenModule(module, self.name)
+        as_it_is = _as_it_is(self._frozen.run, self.name, shape, lane_count, ("torch", TORCH))
         if self._as_it_is:
             self._frozen.check_state(shape)
-            as_it_is.name, as_it_is.version = "torch", TORCH
             return [CpuDevice(as_it_is)], None
         with tempfile.TemporaryDirectory(prefix="ars-") as folder:
             path = self._frozen.write(shape, Path(folder))
@@ -90,7 +83,7 @@ class InProcess:
 
     def check(self, run: Callable[[Array], Array], x: Array, mean: Array, scale: Array, family: str) -> None:
         """Compare a module that was exported with the module itself, on noisy draws of an input."""
-        if not self._as_it_is:
+        if self._frozen is not None and not self._as_it_is:
             from ars.export.modules import check_parity
 
             check_parity(self._frozen, run, x, mean, scale, family)
@@ -104,13 +97,26 @@ class InProcess:
         module: Any = self._model
         return fingerprint(module) != self._fingerprint
 
-    def _takes(self, shape: tuple[int, ...]) -> bool:
-        """Whether the model takes inputs of this shape."""
+
+def _as_it_is(
+    function: Callable[[Array], Any],
+    name: str,
+    shape: tuple[int, ...],
+    lane_count: int | None,
+    library: tuple[str, str] | None = None,
+) -> Function:
+    """The runner of a function. Says so if the shape is that of a batch."""
+    lanes = lane_count or _FUNCTION_LANES
+    try:
+        return Function(function, name, shape, lanes, library)
+    except ArsError as error:
+        if len(shape) == 1:
+            raise
         try:
-            Function(self._frozen.run if self._is_module else self._model, self.name, shape, 1)
-        except (ArsError, AttributeError):
-            return False
-        return True
+            Function(function, name, shape[1:], lanes, library)
+        except ArsError:
+            raise error from None
+        raise batch_given(shape) from error
 
 
 def batch_given(shape: tuple[int, ...]) -> DataError:

@@ -88,12 +88,16 @@ class Smooth:
         return classifier, image, min(fastest, largest)
 
     def _load(self) -> tuple[SmoothedClassifier, Any, float]:
-        model = self.base_classifier if is_module(self.base_classifier) else self._call
-        return load(model, sigma=self.sigma), self.base_classifier, self.sigma
+        base: Any = self.base_classifier
+        model = base if is_module(base) or not callable(base) else self._as_function_of_arrays(base)
+        return load(model, sigma=self.sigma), base, self.sigma
 
-    def _call(self, rows: NDArray[np.float32]) -> Any:
-        """The logits of a function of tensors."""
-        import torch
+    def _as_function_of_arrays(self, base: "Callable[[Tensor], Tensor]") -> Callable[[NDArray[np.float32]], Any]:
+        def call(rows: NDArray[np.float32]) -> Any:
+            import torch
 
-        with torch.no_grad():
-            return self.base_classifier(torch.from_numpy(rows).to(self._device))
+            with torch.no_grad():
+                return base(torch.from_numpy(rows).to(self._device))
+
+        call.__name__ = getattr(base, "__name__", type(base).__name__)
+        return call

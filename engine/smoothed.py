@@ -161,7 +161,7 @@ class SmoothedClassifier:
         self.seed = secrets.randbits(64) if seed is None else whole_number("seed", seed, 0, 2**64 - 1, _SEED)
         self._input_ids = itertools.count(_FIRST_OWN_ID)
         self._prepared: dict[tuple[tuple[int, ...], int | None], Prepared] = {}
-        self._preparing = threading.Lock()
+        self._preparing = threading.RLock()
         self._model, self._wanted = model, wanted
         self._opened: Opened | None = None
         if isinstance(model, Path):
@@ -174,15 +174,16 @@ class SmoothedClassifier:
                 self.open(_random_input(shape))
 
     def open(self, x: NDArray[np.float32]) -> None:
-        """Open a model of this process for inputs of the shape of x, in which it is compared with its export. A model
-        that is open stays as it is."""
-        if self._opened is None and isinstance(self._model, InProcess):
-            self._opened = open_in_process(self._model, self._wanted, x)
+        """Open a model of this process for inputs of the shape of x; a module is compared with its export there. A
+        model that is open stays as it is."""
+        with self._preparing:
+            if self._opened is None and isinstance(self._model, InProcess):
+                self._opened = open_in_process(self._model, self._wanted, x)
 
     @property
     def model_changed(self) -> bool:
         """Whether the model is a module of this process that is no longer what it was when it was opened."""
-        return isinstance(self._model, InProcess) and self._model.has_changed()
+        return self._opened is not None and isinstance(self._model, InProcess) and self._model.has_changed()
 
     @property
     def opened(self) -> Opened:

@@ -208,7 +208,7 @@ def _open_architecture(path: Path | None, own: OwnModel) -> Source:
     if loaded.normalised and not stated:
         problem = "its network was behind a layer that normalised pixels, whose numbers it does not hold"
         raise ModelError(own.weights, problem, f"give --pixel-mean and --pixel-deviation ({FIELD_PIXELS})")
-    source = _from_module(own.weights, classifier, own.shape, own, noise)
+    source = _from_module(own.weights, classifier.eval(), own.shape, own, noise)
     return dataclasses.replace(source, notes=tuple(note for note in (*notes, loaded.note) if note is not None))
 
 

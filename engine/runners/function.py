@@ -25,12 +25,18 @@ class Function(CpuRunner):
     hash, so its hash is random: a run with it is never resumed with a function that may be another one.
     """
 
-    name, version = "python", platform.python_version()
     advice = "it is called with a float32 array of inputs, [n, ...], and must return logits, [n, classes]"
 
     def __init__(
-        self, function: Callable[[NDArray[np.float32]], Any], name: str, input_shape: tuple[int, ...], lane_count: int
+        self,
+        function: Callable[[NDArray[np.float32]], Any],
+        name: str,
+        input_shape: tuple[int, ...],
+        lane_count: int,
+        library: tuple[str, str] | None = None,
     ) -> None:
+        """`library` is the name and the version of the library that computes it, if it is not Python itself."""
+        self.name, self.version = library or ("python", platform.python_version())
         self._function, self._input_shape, self._lock = function, input_shape, threading.Lock()
         super().__init__(Path(name), lane_count)
 
