@@ -53,6 +53,9 @@ class Function(CpuRunner):
             raise ModelError(self.path, problem, "it must return logits, inputs x classes")
         return [self.image], [Port("logits", "float32", (None, logits.shape[1]))]
 
+    def _adapt(self, why: str) -> str:
+        return self.advice
+
     def infer(self, batch: Floats) -> Floats:
         with self._lock:
             returned = self._function(batch.copy())  # it may change or keep what it is given

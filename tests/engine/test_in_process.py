@@ -105,7 +105,7 @@ def test_the_same_module_has_the_same_hash_and_its_run_is_resumed(exported, tmp_
     _, classifier = exported
     np.savez(tmp_path / "data.npz", x=np.stack([X, X]), y=np.zeros(2, int))
     store, data = tmp_path / "run.sqlite", str(tmp_path / "data.npz")
-    ars.certify_run(classifier, ars.Inputs(data, most=1), PLAN, store=store)
+    ars.certify_run(classifier, ars.Inputs(data, limit=1), PLAN, store=store)
     with load(Net(), shape=SHAPE) as again:
         assert again.runner.sha256 == classifier.runner.sha256
         assert ars.certify_run(again, data, PLAN, store=store).summary.inputs == 2
