@@ -5,6 +5,7 @@ import itertools
 import math
 import secrets
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ars.checks import whole_number
-from ars.data import image_channels
+from ars.data import PIXELS, image_channels
 from ars.data.pixels import to_pixels
 from ars.engine import algorithms, split
 from ars.engine.algorithms import Prediction, Procedure
@@ -179,6 +180,11 @@ class SmoothedClassifier:
         with self._preparing:
             if self._opened is None and isinstance(self._model, InProcess):
                 self._opened = open_in_process(self._model, self._wanted, x)
+                if not PIXELS[0] <= x.min() <= x.max() <= PIXELS[1]:
+                    units = (
+                        f"the first input has values from {x.min():.4g} to {x.max():.4g}: sigma and every radius are in"
+                    )
+                    warnings.warn(f"{units} these units, and not in those of pixels from 0 to 1", stacklevel=2)
 
     @property
     def model_changed(self) -> bool:

@@ -28,10 +28,18 @@ Weights = dict[str, Tensor]
 NESTED = ("state_dict", "model_state_dict", "model")
 """Where checkpoints keep the state_dict, among the state of the optimizer and the like."""
 SAFETENSORS = ".safetensors"
+_FIX = "use the architecture that the file was made with"
 COUNTER = "num_batches_tracked"
 """Of batch normalisation. It does not matter for inference, and old checkpoints lack it."""
+_SCALAR = np._core.multiarray.scalar
 # Plain data that checkpoints of the field hold beside tensors: numbers of numpy, and the arguments of a script.
-PLAIN = [argparse.Namespace, np.dtype, np._core.multiarray.scalar, *(type(np.dtype(kind)) for kind in "fdilq?")]
+PLAIN = [
+    argparse.Namespace,
+    np.dtype,
+    *(type(np.dtype(kind)) for kind in "fdilq?"),
+    _SCALAR,
+    (_SCALAR, "numpy.core.multiarray.scalar"),  # its name before numpy 2
+]
 
 
 @dataclass(frozen=True)
@@ -125,9 +133,6 @@ def load_weights(model: nn.Module, weights: Weights, path: Path) -> None:
             problem = f"its tensor {name!r} is {found}, but the architecture has {wanted}"
             raise ModelError(path, problem, _FIX)
     model.load_state_dict(weights)
-
-
-_FIX = "use the architecture that the file was made with"
 
 
 def _read(path: Path) -> Weights:

@@ -248,6 +248,15 @@ def test_arrays_and_tensors_of_any_type_are_inputs(exported):
         assert classifier.certify(x, PLAN, input_id=5) == classifier.certify(x.float(), PLAN, input_id=5)
 
 
+def test_inputs_that_are_not_pixels_give_a_warning_of_their_units():
+    classifier = load(Linear(), backend="torch")
+    with pytest.warns(
+        UserWarning, match=r"values from .* sigma and every radius are in these units, and not in those of p"
+    ):
+        classifier.certify(4 * X - 2, PLAN)
+    classifier.certify(4 * X - 2, PLAN)  # once is enough
+
+
 def test_import_ars_does_not_import_torch_or_onnx():
     code = "import sys, ars; print(sorted({'torch', 'onnx', 'onnxruntime'} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
