@@ -1,7 +1,7 @@
 """The inputs that users hand over in memory: arrays, tensors, pairs, a Dataset or a DataLoader of torch."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -29,23 +29,22 @@ def read_examples(examples: Examples, axes: int | None) -> Iterator[Example]:
 
     `axes` is the number of axes of one input, if it is known already: then a single input is told from a batch.
     """
-    if is_loader(examples):
-        loader: Any = examples
-        batched = loader.batch_size is not None or loader.batch_sampler is not None
-        examples = itertools.chain.from_iterable(map(_divide, examples)) if batched else examples
-    elif is_tensor(examples) or isinstance(examples, np.ndarray):
-        array = as_array(examples)  # type: ignore[arg-type]
-        if array.ndim < 2 or array.ndim == axes:
-            problem = f"its shape {array.shape} is that of one input"
-            raise DataError("the array", problem, "give one input to certify or predict, or a batch of them here")
-        examples = array
-    elif hasattr(examples, "__getitem__") and isinstance(examples, Sized) and not isinstance(examples, dict | str):
-        # A map-style Dataset need not raise the IndexError at its end that iter() waits for.
-        examples = map(examples.__getitem__, range(len(examples)))
-    if isinstance(examples, dict | str) or not isinstance(examples, Iterable):
+    given: Any = examples
+    if isinstance(given, dict | str) or not (hasattr(given, "__iter__") or hasattr(given, "__getitem__")):
         requirement = "it must be an array, a tensor, pairs of (x, label), a Dataset or a DataLoader"
-        raise ArgumentError("examples", type(examples).__name__, requirement)
-    for position, example in enumerate(examples):
+        raise ArgumentError("examples", type(given).__name__, requirement)
+    if is_loader(given):
+        batched = given.batch_size is not None or given.batch_sampler is not None
+        given = itertools.chain.from_iterable(map(_divide, given)) if batched else given
+    elif is_tensor(given) or isinstance(given, np.ndarray):
+        given = as_array(given)
+        if given.ndim < 2 or given.ndim == axes:
+            problem = f"its shape {given.shape} is that of one input"
+            raise DataError("the array", problem, "give one input to certify or predict, or a batch of them here")
+    elif hasattr(given, "__getitem__") and hasattr(given, "__len__"):
+        # A map-style Dataset need not raise the IndexError at its end that iter() waits for.
+        given = map(given.__getitem__, range(len(given)))
+    for position, example in enumerate(given):
         yield _read_one(position, example)
 
 

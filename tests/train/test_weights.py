@@ -4,6 +4,7 @@ import argparse
 import os
 import re
 import sys
+import zipfile
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from torch import nn
 
 from ars.errors import ArgumentError, MissingPackage, ModelError
 from ars.train.classifiers import Normalize, make_classifier, usual_pixels
-from ars.train.weights import start_from
+from ars.train.weights import read_torch_file, start_from
 
 PIXELS = (0.5, 0.4, 0.3), (0.2, 0.3, 0.4)
 
@@ -67,6 +68,14 @@ def test_a_checkpoint_of_data_parallel_with_numbers_of_numpy_and_arguments(netwo
     classifier = ours("resnet20")
     assert start_from(folder / "checkpoint.pth.tar", classifier).normalised
     same(classifier, theirs(network))
+
+
+def test_numbers_that_an_older_numpy_pickled_are_read(folder):
+    torch.save({"best": np.float64(0.5), "state_dict": {}}, "new.pth")
+    with zipfile.ZipFile("new.pth") as new, zipfile.ZipFile("old.pth", "w") as old:
+        for name in new.namelist():
+            old.writestr(name, new.read(name).replace(b"numpy._core.multiarray", b"numpy.core.multiarray"))
+    assert read_torch_file(folder / "old.pth")["best"] == 0.5
 
 
 @pytest.mark.parametrize("wrap", [lambda net: net, nn.DataParallel])
