@@ -32,7 +32,7 @@ def run(folder, script, smooth, *arguments):
     assert text.count(OURS) == 1
     changed = folder / f"changed-{script}"
     changed.write_text(text.replace(OURS, smooth))
-    given = ["images.npz", "model.pt", "0.1", "out.tsv", "--skip", "2", "--max", "4", "--batch", "100", *arguments]
+    given = ["images.npz", "model.pt", "0.01", "out.tsv", "--skip", "2", "--max", "4", "--batch", "100", *arguments]
     ended = subprocess.run([sys.executable, changed, *given], cwd=folder, capture_output=True, text=True, timeout=300)
     assert ended.returncode == 0, ended.stderr
     header, *lines = (line.split("\t") for line in (folder / "out.tsv").read_text().splitlines())
@@ -51,9 +51,9 @@ def test_the_scripts_of_the_field_need_one_other_import(files, script, arguments
     assert [line[0] for line in ours] == [line[0] for line in theirs] == ["0", "2"]
     for one, other in zip(ours, theirs, strict=True):
         assert one[2] == other[2]
-        if "--N0" in arguments and one[2] != "-1":
-            # The radius of a class with nearly all votes varies little; the seed of one of the scripts is random.
-            assert float(one[3]) == pytest.approx(float(other[3]), abs=0.05)
+        if "--N0" in arguments:  # with so little noise, all votes are for one class
+            assert float(one[3]) == pytest.approx(float(other[3]), abs=0.002)
+            assert float(one[3]) > 0.02
 
 
 def test_the_command_shows_radii_and_rates(files):
