@@ -92,28 +92,28 @@ def _open_architecture(path: Path | None, own: OwnModel) -> Source:
         raise ArgumentError("arch", own.arch, f"it needs --weights instead of the file {path}")
     if own.arch is None or own.weights is None or own.shape is None or own.classes is None:
         raise ArgumentError("arch", own.arch, "it needs --weights, --shape and --classes")
-    noise = own.noise()
+    arch, weights, shape, noise = own.arch, own.weights, own.shape, own.noise()
     count = own.count(own.classes)
     if count < 2:
         raise ArgumentError("classes", count, "a classifier has at least two classes")
     notes: list[str | None] = []
     stated = own.pixel_mean is not None or own.pixel_deviation is not None
-    usual = None if stated else usual_pixels(own.arch, own.shape[0])
+    usual = None if stated else usual_pixels(arch, shape[0])
     if usual is not None:
         own = dataclasses.replace(own, pixel_mean=usual[0], pixel_deviation=usual[1])
         shown = " and ".join(",".join(f"{value:g}" for value in values) for values in usual)
-        notes.append(f"pixels are normalised with {shown}, as timm's weights of {own.arch} expect")
+        notes.append(f"pixels are normalised with {shown}, as timm's weights of {arch} expect")
     try:
-        classifier = make_classifier(own.arch, own.shape, count, Normalize(*own.normalisation(own.shape[0])))
+        classifier = make_classifier(arch, shape, count, Normalize(*own.normalisation(shape[0])))
     except ArsError:
         raise
     except Exception as error:  # torch raises many types of errors for impossible sizes
-        raise ArgumentError("shape", own.shape, f"{own.arch} does not take it ({one_line(error)})") from error
-    loaded = start_from(own.weights, classifier)
+        raise ArgumentError("shape", shape, f"{arch} does not take it ({one_line(error)})") from error
+    loaded = start_from(weights, classifier)
     if loaded.normalised and not stated:
         problem = "its network was behind a layer that normalised pixels, whose numbers it does not hold"
-        raise ModelError(own.weights, problem, f"give --pixel-mean and --pixel-deviation ({FIELD_PIXELS})")
-    source = _from_module(own.weights, classifier.eval(), own.shape, own, noise)
+        raise ModelError(weights, problem, f"give --pixel-mean and --pixel-deviation ({FIELD_PIXELS})")
+    source = _from_module(weights, classifier.eval(), shape, own, noise)
     return dataclasses.replace(source, notes=tuple(note for note in (*notes, loaded.note) if note is not None))
 
 

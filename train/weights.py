@@ -31,9 +31,9 @@ SAFETENSORS = ".safetensors"
 _FIX = "use the architecture that the file was made with"
 COUNTER = "num_batches_tracked"
 """Of batch normalisation. It does not matter for inference, and old checkpoints lack it."""
-_SCALAR = np._core.multiarray.scalar
+_SCALAR = np.float64(0).__reduce__()[0]
 # Plain data that checkpoints of the field hold beside tensors: numbers of numpy, and the arguments of a script.
-PLAIN = [
+PLAIN: list[Any] = [
     argparse.Namespace,
     np.dtype,
     *(type(np.dtype(kind)) for kind in "fdilq?"),
