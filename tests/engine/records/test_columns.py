@@ -17,7 +17,8 @@ def test_the_columns_of_the_results_stay_as_they_are():
     """Scripts read them by name, and some by number."""
     names = """idx label predict radius correct time p_a p_b K sigma_min sigma_geomean scope n0 n draws seconds
     selected counts stopping budget looks noise_stream eta dimensions inverse_scale_l1 inverse_scale_l2
-    norm stopped next_radius votes_short volume_radius unit"""
+    norm stopped next_radius votes_short volume_radius unit
+    alpha two_sided family name seed model_sha256 input_sha256 environment explanation"""
     assert [column.name for column, _ in SHOWN] == names.split()
 
 
