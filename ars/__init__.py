@@ -9,6 +9,7 @@ from ars.engine.records.store import read_records
 from ars.engine.records.stored_run import Run, read_run
 from ars.engine.records.summary import Summary, summarize
 from ars.engine.scheduler import Finished
+from ars.engine.smooth import Smooth
 from ars.engine.smoothed import SmoothedClassifier, load
 from ars.engine.statistics.certificate import (
     ABSTAIN,
@@ -39,6 +40,7 @@ __all__ = [
     "RunProgress",
     "RunResult",
     "Scope",
+    "Smooth",
     "SmoothedClassifier",
     "Summary",
     "Tolerance",

@@ -109,7 +109,7 @@ class DependentRows(RunError):
     """A model's vote for a row depends on the rest of its batch, so no certificate of it can be trusted."""
 
     def __init__(self, found: str) -> None:
-        problem = f"the model's votes for a row depend on the other rows of its batch ({found})"
+        problem = f"the model's votes for a row depend on the other rows of its batch, or on chance ({found})"
         super().__init__(f"{problem}; export it for inference (model.eval()), and trust no certificate of this one")
 
 

@@ -23,7 +23,10 @@ _TRAINING_MODE = {"Dropout": 2, "BitmaskDropout": 2, "BiasDropout": 4}
 _SIGNS = (b"RandomNormal", b"RandomUniform", b"Multinomial", b"Bernoulli", b"Dropout", b"training_mode")
 
 
-def refuse_random_nodes(path: Path, content: bytes) -> None:
+_FIX = "export it for inference"
+
+
+def refuse_random_nodes(path: Path, content: bytes, fix: str = _FIX) -> None:
     """Refuse an ONNX model with a node that draws random numbers or is in training mode.
 
     The model is parsed only if its bytes have the name of such an operator somewhere.
@@ -37,7 +40,7 @@ def refuse_random_nodes(path: Path, content: bytes) -> None:
         for node, constants in _walk(scope, {}):
             if problem := _find_problem(node, constants):
                 found = f"its node {node.name or ','.join(node.output)!r} {problem} ({node.op_type})"
-                raise ModelError(path, f"{found}, so its votes are not a function of its input", _FIX)
+                raise ModelError(path, f"{found}, so its votes are not a function of its input", fix)
 
 
 def _walk(scope: Any, outer: dict[str, bool]) -> Iterator[tuple[Any, dict[str, bool]]]:
@@ -89,4 +92,3 @@ def _find_problem(node: Any, constants: dict[str, bool]) -> str | None:
 
 
 _ONNX = ("", "ai.onnx")
-_FIX = "export it for inference"

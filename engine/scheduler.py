@@ -47,6 +47,8 @@ class Finished(Generic[Result]):
     seconds: float
     """The input's share of the run's wall-clock time: for each of its batches, the time of the batch times the input's
     share of the rows, divided by the number of lanes."""
+    label: int | None = None
+    """The input's class, if it was given with the input."""
 
 
 def run(

@@ -1,37 +1,45 @@
-"""A smoothed classifier: a model file, the noise that smooths it, and the lanes that run it."""
+"""A smoothed classifier: a model, the noise that smooths it, and the lanes that run it."""
 
 import dataclasses
 import itertools
 import math
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ars.checks import whole_number
-from ars.data import image_channels
+from ars.data import PIXELS, image_channels
 from ars.data.pixels import to_pixels
 from ars.engine import algorithms, split
 from ars.engine.algorithms import Prediction, Procedure
-from ars.engine.backends import choose_backend, manifest_of
-from ars.engine.devices import CPU, Device, choose_devices, open_devices
+from ars.engine.devices import Device
+from ars.engine.examples import Examples, read_examples
+from ars.engine.in_process import InProcess, batch_given
 from ars.engine.lanes import Lanes
-from ars.engine.lattice import UNKNOWN_STEP, Lattice, choose_step
-from ars.engine.noise_maps import NoiseMaps, open_noise
+from ars.engine.lattice import Lattice
+from ars.engine.noise_maps import NoiseMaps
+from ars.engine.opening import Opened, Wanted, check_wanted, open_file, open_in_process
+from ars.engine.runners import Runner
 from ars.engine.samplers import Sampler
 from ars.engine.scheduler import Finished, Job
 from ars.engine.statistics.certificate import Certificate
 from ars.engine.statistics.plan import Plan
 from ars.engine.statistics.stopping import Grid, Question, usual_radii
-from ars.errors import ArgumentError, DataError, OutOfMemory
-from ars.noise import family_named
+from ars.errors import ArgumentError, DataError, InputError, OutOfMemory
+from ars.manifest import Manifest
+from ars.noise import Family
+
+if TYPE_CHECKING:
+    from torch import nn
 
 __all__ = ["PREDICTION_N", "Prepared", "SmoothedClassifier", "load"]
 
@@ -48,11 +56,12 @@ _SEED = "it must fit 64 bits"
 
 
 def load(
-    engine: str | Path,
+    model: "str | Path | nn.Module | Callable[[NDArray[np.float32]], Any]",
     *,
     sigma: float | None = None,
     noise: str | Path | None = None,
     family: str | None = None,
+    shape: Sequence[int] | None = None,
     batch: int | None = None,
     threads: int | None = None,
     seed: int | None = None,
@@ -61,7 +70,7 @@ def load(
     backend: str = "auto",
     device: str | None = None,
 ) -> "SmoothedClassifier":
-    """A smoothed classifier from a model file.
+    """A smoothed classifier from a model: a file, a torch module, or a function from an array of rows to logits.
 
     Its noise is isotropic with `sigma`, or comes from `noise` (a generator .onnx, or maps in an .npz), or is what the
     manifest beside the model says. `batch` is the number of draws in a batch; by default the fastest is measured when
@@ -69,34 +78,41 @@ def load(
     fits the file. `device` is cpu, or GPUs like cuda:0,cuda:1; by default TensorRT engines run on the first GPU, and
     everything else on the CPU.
 
+    A torch module is copied, put into evaluation mode, exported and compared with the export, all without a trace on
+    disk. With backend="torch" the copy itself is run. `shape` is the shape of an input of a module or a function;
+    without it, they are opened when the first input comes.
+
     Draws come from noise stream 2, on a lattice whose step follows from the scale of the noise unless `lattice_step`
     gives it; noise stream 1 is for comparison with older runs. The seed is random by default. Model and inputs must not
     depend on it (docs/soundness.md); give one only to repeat a run.
     """
     return SmoothedClassifier(
-        Path(engine),
-        sigma=sigma,
-        noise=None if noise is None else Path(noise),
-        family=family,
+        Path(model) if isinstance(model, str | Path) else InProcess(model, backend, device),
+        Wanted(
+            sigma=sigma,
+            noise=None if noise is None else Path(noise),
+            family=family,
+            noise_stream=noise_stream,
+            lattice_step=lattice_step,
+            backend=backend,
+            device=device,
+            lane_count=None if threads is None else whole_number("threads", threads, 1, 1024, "at least 1"),
+        ),
+        shape=None if shape is None else _check_shape(shape),
         batch=batch,
-        threads=threads,
         seed=seed,
-        noise_stream=noise_stream,
-        lattice_step=lattice_step,
-        backend=backend,
-        device=device,
     )
 
 
-def _choose_lattice(noise_stream: int, step: float | None, noise: NoiseMaps) -> Lattice | None:
-    if whole_number("noise_stream", noise_stream, 1, 2, "there are the noise streams 1 and 2") == 1:
-        if step is not None:
-            raise ArgumentError("lattice_step", step, "noise stream 1 has no lattice: leave it out")
-        return None
-    if step is None:
-        argument = "scale" if noise.source.sigma is None else "sigma"
-        step = UNKNOWN_STEP if noise.scale_hint is None else choose_step(noise.scale_hint, argument)
-    return Lattice(step)
+def _check_shape(shape: Sequence[int]) -> tuple[int, ...]:
+    sides = tuple(whole_number("shape", side, 1, 2**31, "every side is at least 1") for side in shape)
+    if not sides:
+        raise ArgumentError("shape", shape, "an input has at least one axis")
+    return sides
+
+
+def _random_input(shape: tuple[int, ...]) -> NDArray[np.float32]:
+    return np.random.default_rng(0).random(shape, dtype=np.float32)
 
 
 def _check_batch(batch: int | None) -> int | None:
@@ -132,47 +148,85 @@ class SmoothedClassifier:
 
     def __init__(
         self,
-        engine: Path,
+        model: Path | InProcess,
+        wanted: Wanted,
         *,
-        sigma: float | None,
-        noise: Path | None,
-        family: str | None,
+        shape: tuple[int, ...] | None,
         batch: int | None,
-        threads: int | None,
         seed: int | None,
-        noise_stream: int,
-        lattice_step: float | None,
-        backend: str,
-        device: str | None,
     ) -> None:
         self.batch = _check_batch(batch)
         """The draws in a batch that were asked for. `prepare` returns the one that is used."""
-        self.noise_file = noise
-        lane_count = None if threads is None else whole_number("threads", threads, 1, 1024, "at least 1")
+        self.noise_file = wanted.noise
         self.seed_given = seed is not None
         self.seed = secrets.randbits(64) if seed is None else whole_number("seed", seed, 0, 2**64 - 1, _SEED)
         self._input_ids = itertools.count(_FIRST_OWN_ID)
-        beside = manifest_of(engine)
-        self.why: str | None = None
-        """Why `auto` took this backend, as a note to the user."""
-        names = choose_devices(device, engine, backend)
-        if backend == "auto" and names == [CPU]:
-            backend, self.why = choose_backend(engine, beside)
         self._prepared: dict[tuple[tuple[int, ...], int | None], Prepared] = {}
-        self._preparing = threading.Lock()
-        self.devices = open_devices(names, engine, backend, lane_count)
-        try:
-            self.runner = self.devices[0].runner
-            self.manifest = beside or self.runner.own_manifest
-            if self.manifest:
-                self.manifest.check(engine, self.runner.sha256, self.runner.shape, self.runner.classes)
-            self.noise = open_noise(self.manifest, self.runner, sigma, noise)
-            stated = self.manifest.noise.family if self.manifest and sigma is None and noise is None else "gaussian"
-            self.family = family_named(family or stated)
-            self.lattice = _choose_lattice(noise_stream, lattice_step, self.noise)
-        except BaseException:
-            self.close()
-            raise
+        self._preparing = threading.RLock()
+        self._model, self._wanted = model, wanted
+        self._opened: Opened | None = None
+        if isinstance(model, Path):
+            if shape is not None:
+                raise ArgumentError("shape", shape, "a file says its shape itself; leave it out")
+            self._opened = open_file(model, wanted)
+        else:
+            check_wanted(wanted)
+            if shape is not None:
+                self.open(_random_input(shape))
+
+    def open(self, x: NDArray[np.float32]) -> None:
+        """Open a model of this process for inputs of the shape of x; a module is compared with its export there. A
+        model that is open stays as it is."""
+        with self._preparing:
+            if self._opened is None and isinstance(self._model, InProcess):
+                self._opened = open_in_process(self._model, self._wanted, x)
+                if not PIXELS[0] <= x.min() <= x.max() <= PIXELS[1]:
+                    units = (
+                        f"the first input has values from {x.min():.4g} to {x.max():.4g}: sigma and every radius are in"
+                    )
+                    warnings.warn(f"{units} these units, and not in those of pixels from 0 to 1", stacklevel=2)
+
+    @property
+    def model_changed(self) -> bool:
+        """Whether the model is a module of this process that is no longer what it was when it was opened."""
+        return self._opened is not None and isinstance(self._model, InProcess) and self._model.has_changed()
+
+    @property
+    def opened(self) -> Opened:
+        """The model and its noise. A model of this process is opened for its first input, unless its shape is given."""
+        if self._opened is None:
+            problem = "the shape of the model's inputs is not known yet"
+            raise InputError(f"{problem}; give it to ars.load, like shape=(3, 32, 32), or certify an input first")
+        return self._opened
+
+    @property
+    def devices(self) -> list[Device]:
+        return self.opened.devices
+
+    @property
+    def runner(self) -> Runner:
+        return self.opened.runner
+
+    @property
+    def manifest(self) -> Manifest | None:
+        return self.opened.manifest
+
+    @property
+    def noise(self) -> NoiseMaps:
+        return self.opened.noise
+
+    @property
+    def family(self) -> Family:
+        return self.opened.family
+
+    @property
+    def lattice(self) -> Lattice | None:
+        return self.opened.lattice
+
+    @property
+    def why(self) -> str | None:
+        """Why `auto` took this backend, as a note to the user."""
+        return self.opened.why
 
     def certify(
         self, x: ArrayLike, plan: Plan = DEFAULT_PLAN, *, input_id: int | None = None, **changes: Unpack[PlanChanges]
@@ -188,7 +242,7 @@ class SmoothedClassifier:
 
     def certify_many(
         self,
-        examples: Iterable[tuple[int, ArrayLike]],
+        examples: Examples,
         plan: Plan = DEFAULT_PLAN,
         *,
         batch: int | None = None,
@@ -197,7 +251,10 @@ class SmoothedClassifier:
         on_draws: Callable[[int], None] = lambda draws: None,
         **changes: Unpack[PlanChanges],
     ) -> Iterator[Finished[Certificate]]:
-        """The certificates of numbered inputs, each as soon as it is known, and not always in the order of the inputs.
+        """The certificates of many inputs, each as soon as it is known, and not always in the order of the inputs.
+
+        The examples are an array or a tensor with a batch axis; inputs, pairs (x, label) or pairs (number, x); or a
+        Dataset or a DataLoader of torch. Those without a number are numbered from 0 on (`Finished.input_id`).
 
         The plan is given as for `certify`, and `batch` as for `prepare`. `seed` is by default the classifier's.
         `labels` has classes of inputs by their numbers: an input whose selection draws choose another class than its
@@ -220,17 +277,19 @@ class SmoothedClassifier:
 
     def predict_many(
         self,
-        examples: Iterable[tuple[int, ArrayLike]],
+        examples: Examples,
         *,
         n: int = PREDICTION_N,
         alpha: float = DEFAULT_PLAN.alpha,
+        batch: int | None = None,
     ) -> Iterator[Finished[Prediction]]:
-        """The smoothed classifier's answers at numbered inputs, each as soon as it is known."""
+        """The smoothed classifier's answers at many inputs, given as for `certify_many`, each as soon as it is
+        known."""
 
         def procedure(input_id: int, scale: NDArray[np.float32], eta: float) -> Procedure[Prediction]:
             return algorithms.predict(n=n, alpha=alpha, eta=eta)
 
-        yield from self._run(examples, procedure, None, None, lambda draws: None)
+        yield from self._run(examples, procedure, batch, None, lambda draws: None)
 
     def _own_id(self, input_id: int | None) -> int:
         return next(self._input_ids) if input_id is None else input_id
@@ -262,6 +321,7 @@ class SmoothedClassifier:
         asked = _check_batch(batch) or self.batch
         with self._preparing:
             if (shape, asked) not in self._prepared:
+                self.open(_random_input(shape))
                 self.runner.check_shape(shape)
                 chosen, rate = (asked, None) if asked else self._choose_batch(shape)
                 prepared = self._make_lanes(shape, chosen, rate)
@@ -305,18 +365,32 @@ class SmoothedClassifier:
 
     def _run(
         self,
-        examples: Iterable[tuple[int, ArrayLike]],
+        examples: Examples,
         procedure_for: Callable[[int, NDArray[np.float32], float], Procedure[Result]],
         batch: int | None,
         seed: int | None,
         on_draws: Callable[[int], None],
     ) -> Iterator[Finished[Result]]:
         """Run a procedure on each input. Runs may overlap: each has a sampler of its own."""
-        inputs = ((input_id, to_pixels(np.asarray(x), f"input {input_id}")) for input_id, x in examples)
+        axes = None if self._opened is None else len(self.runner.shape)
+        labels: dict[int, int | None] = {}
+
+        def read() -> Iterator[tuple[int, NDArray[np.float32]]]:
+            for input_id, x, label in read_examples(examples, axes):
+                labels[input_id] = label
+                yield input_id, to_pixels(x, f"input {input_id}")
+
+        inputs = read()
         first = next(inputs, None)
         if first is None:
             return
         shape = first[1].shape
+        if axes is not None and len(shape) == axes + 1:
+            raise batch_given(shape)
+        if self.model_changed:
+            problem = "the module has changed since it was opened, so the certificates would be about another model"
+            raise InputError(f"{problem}; load it again")
+        self.open(first[1])
         prepared = self.prepare(shape, batch)
 
         def jobs() -> Iterator[Job[Result]]:
@@ -324,6 +398,9 @@ class SmoothedClassifier:
                 if x.shape != shape:
                     found = f"its shape is {x.shape}, and the first one's is {shape}"
                     raise DataError(f"input {input_id}", found, "give inputs of one shape")
+                if (label := labels.get(input_id)) is not None and label >= self.runner.classes:
+                    found = f"its label is {label}, and the model has {self.runner.classes} classes"
+                    raise DataError(f"input {input_id}", found, "use the data that the model was made for")
                 mean, scale = self.noise.at(input_id, x)
                 if not mean.shape == scale.shape == shape:
                     found = f"its noise maps have the shapes {mean.shape} and {scale.shape}"
@@ -337,14 +414,15 @@ class SmoothedClassifier:
                 sampler = self._make_sampler(device, shape, prepared.batch, self.seed if seed is None else seed)
                 parts.append((on_device, sampler))
                 owned.callback(parts[-1][1].close)
-            yield from split.run(parts, jobs(), on_draws)
+            for finished in split.run(parts, jobs(), on_draws):
+                yield dataclasses.replace(finished, label=labels.pop(finished.input_id, None))
 
     def close(self) -> None:
         """End the lanes. If the classifier is used again, it starts new ones."""
         for prepared in self._prepared.values():
             _close(prepared.lanes)
         self._prepared = {}
-        for device in self.devices:
+        for device in self._opened.devices if self._opened else ():
             device.close()
 
     def __enter__(self) -> "SmoothedClassifier":

@@ -81,8 +81,8 @@ def _for_engine() -> tuple[str, ...]:
 @click.option("--workspace", type=int, help="MiB of GPU memory that the engine may use as scratch space.")
 @click.option("--timing-cache", type=FILE, help="A file that speeds up the next build (tensorrt).")
 @click.option("--builder-optimization-level", type=int, help="0 builds quickly, 5 builds fast engines.")
-@click.option("--arch", help="Your own weights: timm:NAME, resnet20 ... resnet110, resnet50, or cnn.")
-@click.option("--weights", type=FILE, help="With --arch: a state_dict.")
+@click.option("--arch", help="Your own weights: resnet20 ... resnet110, resnet18, 34, 50, 101, timm:NAME, or cnn.")
+@click.option("--weights", type=FILE, help="With --arch: a state_dict, a checkpoint of the field's, or .safetensors.")
 @click.option("--shape", type=CommaList("3,32,32", _side), help="Input shape of your own model, like 3,32,32.")
 @click.option(
     "--classes", type=CommaList("cat,dog", str), help="Number or names of your own model's classes, or a file of them."

@@ -14,21 +14,24 @@ from ars.export.graphs import MAX_BYTES, OPSET, silence
 __all__ = ["write_onnx"]
 
 
-def write_onnx(module: nn.Module, shape: tuple[int, ...], path: Path, outputs: list[str], source: Path) -> None:
-    """Write the function `x` -> `outputs` for batches of any size. Errors name `source`, where the module came from.
+def write_onnx(
+    module: nn.Module, shape: tuple[int, ...], path: Path, outputs: list[str], source: Path, instead: str | None = None
+) -> None:
+    """Write the function `x` -> `outputs` for batches of any size. Errors name `source`, where the module came from,
+    and what can be done `instead`.
 
     Weights of more than MAX_BYTES are written to a separate file with the suffix .data.
     """
     tensors = [*module.parameters(), *module.buffers()]
     large = sum(tensor.numel() * tensor.element_size() for tensor in tensors) > MAX_BYTES
     with silence():
-        program = _trace(module, shape, source)
+        program = _trace(module, shape, source, instead)
         try:
             converted = torch.onnx.export(
                 program, input_names=["x"], output_names=outputs, opset_version=OPSET, dynamo=True, verbose=False
             )
         except Exception as error:  # the exporter raises many types of errors
-            raise _conversion_error(error, program, source) from error
+            raise _conversion_error(error, program, source, instead) from error
     assert converted is not None
     if large:
         converted.save(path, external_data=True)
@@ -42,7 +45,9 @@ def write_onnx(module: nn.Module, shape: tuple[int, ...], path: Path, outputs: l
     onnx.save(model, path)
 
 
-def _trace(module: nn.Module, shape: tuple[int, ...], source: Path) -> torch.export.ExportedProgram:
+def _trace(
+    module: nn.Module, shape: tuple[int, ...], source: Path, instead: str | None
+) -> torch.export.ExportedProgram:
     try:
         return torch.export.export(
             module, (torch.zeros(2, *shape),), dynamic_shapes=({0: torch.export.Dim("n")},), strict=False
@@ -58,10 +63,16 @@ def _trace(module: nn.Module, shape: tuple[int, ...], source: Path) -> torch.exp
             fix = "rewrite that `if` or loop with torch.where or torch.cond"
         else:
             problem, fix = f"torch.export cannot trace it ({one_line(reason)})", "make it work with torch.export first"
-        raise ModelError(source, problem, fix) from error
+        raise ModelError(source, problem, _or(fix, instead)) from error
 
 
-def _conversion_error(error: BaseException, program: torch.export.ExportedProgram, source: Path) -> ModelError:
+def _or(fix: str, instead: str | None) -> str:
+    return fix if instead is None else f"{fix}, or {instead}"
+
+
+def _conversion_error(
+    error: BaseException, program: torch.export.ExportedProgram, source: Path, instead: str | None
+) -> ModelError:
     """An error that names the operator that ONNX lacks, and the module that uses it."""
     reason = ""
     cause: BaseException | None = error
@@ -71,9 +82,10 @@ def _conversion_error(error: BaseException, program: torch.export.ExportedProgra
             name = missing[1].rpartition(".")[2]
             where = _module_path(program, name)
             problem = f"its operator {missing[1]}{where} has no counterpart in ONNX"
-            return ModelError(source, problem, "replace it in the model with operators that have one")
+            return ModelError(source, problem, _or("replace it in the model with operators that have one", instead))
         reason, cause = str(cause), cause.__cause__
-    return ModelError(source, f"it cannot be converted to ONNX ({one_line(reason)})", "change the model there")
+    problem = f"it cannot be converted to ONNX ({one_line(reason)})"
+    return ModelError(source, problem, _or("change the model there", instead))
 
 
 def _module_path(program: torch.export.ExportedProgram, operator: str) -> str:

@@ -15,7 +15,7 @@ from ars.engine.statistics.plan import Plan
 from ars.manifest import NoiseSettings, Parity
 from ars.noise import family_named
 
-__all__ = ["NoisyInputs", "collect_logits", "compare"]
+__all__ = ["LARGEST_DIFFERENCE", "NoisyInputs", "collect_logits", "compare"]
 
 Array = NDArray[np.float32]
 
@@ -23,6 +23,8 @@ Array = NDArray[np.float32]
 SELECTION, ESTIMATION = 8, 56
 DRAWS = SELECTION + ESTIMATION
 ALPHA = 0.001
+# In float32, torch and other libraries differ only by rounding: this much of the largest logit at most.
+LARGEST_DIFFERENCE = 1e-3
 # The radii at which certified accuracies are compared, in units of sigma0.
 RADII = (0.0, 0.25, 0.5, 1.0)
 CALIBRATION_DRAWS, CHOICE_DRAWS = 4, 16

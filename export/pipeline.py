@@ -17,7 +17,7 @@ from ars.export.examples import FEWEST, Examples, read_examples
 from ars.export.graphs import MAX_BYTES
 from ars.export.mixed import Kept, Target
 from ars.export.onnx_source import open_onnx
-from ars.export.parity import NoisyInputs, collect_logits, compare
+from ars.export.parity import LARGEST_DIFFERENCE, NoisyInputs, collect_logits, compare
 from ars.export.precision import write_fp16, write_int8
 from ars.export.progress import ExportProgress
 from ars.export.source import Array, OwnModel, Source
@@ -27,8 +27,6 @@ from ars.manifest import PRECISIONS, Manifest, Parity
 
 __all__ = ["ExportPlan", "export_model"]
 
-# In float32, torch and other libraries differ only by rounding.
-LARGEST_DIFFERENCE = 1e-3
 # The first opset with a quantisation scale for each channel.
 INT8_OPSET = 13
 ADVICE = {
@@ -73,6 +71,8 @@ def export_model(
     source = _open(path, own)
     if source.changes:
         progress.say(f"{source.stem}.onnx is {source.path.name}, adapted: {'; '.join(source.changes)}")
+    for note in source.notes:
+        progress.say(note)
     precisions = _choose_precisions(source, plan.precisions)
     examples = _choose_examples(source, plan, progress)
     with Draft(source.path.parent if folder is None else folder, f"{source.stem}.json") as draft:

@@ -47,6 +47,8 @@ class Source:
     """Whether the path is a model.pt."""
     changes: tuple[str, ...] = ()
     """What is different in the exported file, for an ONNX file that had to be adapted."""
+    notes: tuple[str, ...] = ()
+    """What the user should know of how it was read."""
 
     @property
     def reference(self) -> str:

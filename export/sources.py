@@ -2,6 +2,7 @@
 weights, or a TorchScript or torch.export file. ONNX files are opened without torch, by
 `onnx_source.py`."""
 
+import dataclasses
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -15,11 +16,18 @@ from ars.export.examples import Examples
 from ars.export.graphs import silence
 from ars.export.source import Array, OwnModel, Source
 from ars.manifest import NoiseSettings
-from ars.train.classifiers import Normalize, make_classifier
-from ars.train.model_file import load_model, start_from
+from ars.train.classifiers import Normalize, make_classifier, usual_pixels
+from ars.train.model_file import load_model
 from ars.train.noise_models import IsotropicNoise
+from ars.train.weights import start_from
 
 __all__ = ["open_torch_source"]
+
+
+FIELD_PIXELS = (
+    "in the field's scripts: 0.4914,0.4822,0.4465 and 0.2023,0.1994,0.2010 for CIFAR-10, "
+    "0.485,0.456,0.406 and 0.229,0.224,0.225 for ImageNet"
+)
 
 
 def open_torch_source(path: Path | None, own: OwnModel) -> Source:
@@ -51,6 +59,14 @@ def _kind_of(path: Path) -> str | None:
     return "TorchScript" if any(name.startswith("code/") for name in members) else None
 
 
+def _returns_object_of_transformers(path: Path) -> bool:
+    """Whether a torch.export file says that its output is one of the classes of Hugging Face's transformers, which
+    torch knows only where transformers is imported."""
+    with zipfile.ZipFile(path) as archive:
+        programs = [name for name in archive.namelist() if name.endswith(".json")]
+        return any(b"transformers.modeling_outputs." in archive.read(name) for name in programs)
+
+
 def _open_trained(path: Path) -> Source:
     settings, model, content = load_model(path)
     if content["state"] is not None:
@@ -76,18 +92,29 @@ def _open_architecture(path: Path | None, own: OwnModel) -> Source:
         raise ArgumentError("arch", own.arch, f"it needs --weights instead of the file {path}")
     if own.arch is None or own.weights is None or own.shape is None or own.classes is None:
         raise ArgumentError("arch", own.arch, "it needs --weights, --shape and --classes")
-    noise = own.noise()
+    arch, weights, shape, noise = own.arch, own.weights, own.shape, own.noise()
     count = own.count(own.classes)
     if count < 2:
         raise ArgumentError("classes", count, "a classifier has at least two classes")
+    notes: list[str | None] = []
+    stated = own.pixel_mean is not None or own.pixel_deviation is not None
+    usual = None if stated else usual_pixels(arch, shape[0])
+    if usual is not None:
+        own = dataclasses.replace(own, pixel_mean=usual[0], pixel_deviation=usual[1])
+        shown = " and ".join(",".join(f"{value:g}" for value in values) for values in usual)
+        notes.append(f"pixels are normalised with {shown}, as timm's weights of {arch} expect")
     try:
-        classifier = make_classifier(own.arch, own.shape, count, Normalize(*own.normalisation(own.shape[0])))
+        classifier = make_classifier(arch, shape, count, Normalize(*own.normalisation(shape[0])))
     except ArsError:
         raise
     except Exception as error:  # torch raises many types of errors for impossible sizes
-        raise ArgumentError("shape", own.shape, f"{own.arch} does not take it ({one_line(error)})") from error
-    start_from(own.weights, classifier)
-    return _from_module(own.weights, classifier, own.shape, own, noise)
+        raise ArgumentError("shape", shape, f"{arch} does not take it ({one_line(error)})") from error
+    loaded = start_from(weights, classifier)
+    if loaded.normalised and not stated:
+        problem = "its network was behind a layer that normalised pixels, whose numbers it does not hold"
+        raise ModelError(weights, problem, f"give --pixel-mean and --pixel-deviation ({FIELD_PIXELS})")
+    source = _from_module(weights, classifier.eval(), shape, own, noise)
+    return dataclasses.replace(source, notes=tuple(note for note in (*notes, loaded.note) if note is not None))
 
 
 def _open_program(path: Path, kind: str, own: OwnModel) -> Source:
@@ -97,6 +124,9 @@ def _open_program(path: Path, kind: str, own: OwnModel) -> Source:
         with silence():
             loaded = torch.jit.load(path, map_location="cpu") if kind == "TorchScript" else torch.export.load(path)
     except Exception as error:  # both raise many types of errors
+        if _returns_object_of_transformers(path):
+            fix = "export a module that returns model(x).logits, or give the model itself to ars.load in Python"
+            raise ModelError(path, "it returns an object of transformers, and not only logits", fix) from error
         problem = f"{kind} cannot load it ({one_line(error)})"
         raise ModelError(path, problem, "save it again with the installed torch") from error
     with silence():

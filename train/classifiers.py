@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ars.errors import ArgumentError, UnknownName, one_line
 
-__all__ = ["Normalize", "make_classifier"]
+__all__ = ["Normalize", "make_classifier", "usual_pixels"]
 
 
 class Normalize(nn.Module):
@@ -86,10 +87,17 @@ def _cifar_resnet(depth: int, channels: int, classes: int) -> nn.Sequential:
     return _resnet(stem, _basic_block, [(16, blocks), (32, blocks), (64, blocks)], 16, classes)
 
 
-def _resnet50(channels: int, classes: int) -> nn.Sequential:
-    """He et al. (2016), for images of about 224 x 224."""
+# The blocks of each stage of the ResNets for images of about 224 x 224.
+_BLOCKS = {"resnet18": (2, 2, 2, 2), "resnet34": (3, 4, 6, 3), "resnet50": (3, 4, 6, 3), "resnet101": (3, 4, 23, 3)}
+
+
+def _imagenet_resnet(arch: str, channels: int, classes: int) -> nn.Sequential:
+    """He et al. (2016), with the stride of a bottleneck in its 3x3 convolution, as torchvision has it."""
     stem = [_convolution(channels, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, padding=1)]
-    return _resnet(stem, _bottleneck, [(256, 3), (512, 4), (1024, 6), (2048, 3)], 64, classes)
+    basic = arch in ("resnet18", "resnet34")
+    widths = (64, 128, 256, 512) if basic else (256, 512, 1024, 2048)
+    block = _basic_block if basic else _bottleneck
+    return _resnet(stem, block, list(zip(widths, _BLOCKS[arch], strict=True)), 64, classes)
 
 
 def _cnn(channels: int, classes: int) -> nn.Sequential:
@@ -101,18 +109,20 @@ def _cnn(channels: int, classes: int) -> nn.Sequential:
 
 
 def make_classifier(arch: str, shape: Sequence[int], classes: int, normalize: Normalize) -> nn.Sequential:
-    """The classifier of that name for inputs of that shape: cnn, resnet20 ... resnet110, resnet50, or timm:NAME."""
+    """The classifier of that name for inputs of that shape: cnn, resnet20 ... resnet110 (for small images), resnet18,
+    resnet34, resnet50, resnet101, or timm:NAME. The field's names cifar_resnet20 and cifar_resnet110 are known too."""
     channels = shape[0]
     if arch.startswith("timm:"):
         body = _from_timm(arch.removeprefix("timm:"), channels, classes)
     elif arch == "cnn":
         body = _cnn(channels, classes)
-    elif arch == "resnet50":
-        body = _resnet50(channels, classes)
-    elif re.fullmatch("resnet[0-9]{1,4}", arch):
-        body = _cifar_resnet(int(arch.removeprefix("resnet")), channels, classes)
+    elif arch in _BLOCKS:
+        body = _imagenet_resnet(arch, channels, classes)
+    elif re.fullmatch("(cifar_)?resnet[0-9]{1,4}", arch):
+        body = _cifar_resnet(int(arch.rpartition("resnet")[2]), channels, classes)
     else:
-        raise UnknownName("architecture", arch, ["cnn", "resnet20", "resnet32", "resnet56", "resnet110", "resnet50"])
+        known = ["cnn", "resnet20", "resnet32", "resnet56", "resnet110", *_BLOCKS]
+        raise UnknownName("architecture", arch, known)
     model = nn.Sequential(normalize, body)
     try:
         with torch.no_grad():
@@ -123,12 +133,35 @@ def make_classifier(arch: str, shape: Sequence[int], classes: int, normalize: No
     return model.train()
 
 
-def _from_timm(name: str, channels: int, classes: int) -> nn.Module:
+def _import_timm(name: str) -> Any:
+    """timm, which imports torchvision; an error says which of them is the problem."""
     try:
         import timm
-    except ImportError as error:
-        raise ArgumentError("arch", f"timm:{name}", "timm is not installed; run `pip install timm`") from error
+    except ModuleNotFoundError as error:
+        missing = (error.name or "timm").partition(".")[0]
+        needed = "" if missing == "timm" else ", which timm needs,"
+        problem = f"{missing}{needed} is not installed; run `pip install {missing}`"
+        raise ArgumentError("arch", f"timm:{name}", problem) from error
+    except Exception as error:  # a torchvision that does not fit torch fails in many ways
+        problem = f"timm cannot be imported ({one_line(error)}); install the torchvision that fits torch"
+        raise ArgumentError("arch", f"timm:{name}", problem) from error
     if name not in timm.list_models():
         raise UnknownName("timm model", name, timm.list_models())
+    return timm
+
+
+def _from_timm(name: str, channels: int, classes: int) -> nn.Module:
+    timm = _import_timm(name)
     model: nn.Module = timm.create_model(name, pretrained=False, num_classes=classes, in_chans=channels)
     return model
+
+
+def usual_pixels(arch: str, channels: int) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+    """The mean and the deviation of pixels that timm's pretrained weights of an architecture expect, if it has some."""
+    if not arch.startswith("timm:"):
+        return None
+    name = arch.removeprefix("timm:")
+    found = _import_timm(name).get_pretrained_cfg(name)
+    if found is None or len(found.mean) != channels:
+        return None
+    return tuple(found.mean), tuple(found.std)

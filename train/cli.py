@@ -95,14 +95,13 @@ def main(
         build,
         check_output,
         find_unfinished,
-        load_weights,
         read_unfinished,
-        start_from,
     )
     from ars.train.noise_models import NoiseShape
     from ars.train.plan import TrainingPlan
     from ars.train.processes import choose_device, is_first
     from ars.train.progress import TrainingProgress
+    from ars.train.weights import load_weights, start_from
 
     if dataset is None:
         raise ArgumentError("dataset", None, "say what to train on, like --dataset fashion-mnist")
@@ -140,7 +139,9 @@ def main(
         earlier = read_unfinished(output, settings, plan, data.fingerprint)
         load_weights(model, earlier["weights"], output)
     elif init is not None:
-        start_from(init, model.classifier)
+        loaded = start_from(init, model.classifier)
+        if loaded.note is not None and is_first():
+            click.echo(loaded.note, err=True)
     lost = None if resume else find_unfinished(output)
     if lost is not None and is_first():
         problem = f"its unfinished run, stopped after epoch {lost}, will be overwritten after the first epoch"

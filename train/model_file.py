@@ -4,11 +4,8 @@ It holds everything that export needs, and, until training has finished, the sta
 """
 
 import dataclasses
-import errno
-import io
 import json
 import tempfile
-import warnings
 from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +23,7 @@ from ars.train.classifiers import Normalize, make_classifier
 from ars.train.noise_models import Attenuation, DatasetNoise, NoiseShape, make_noise
 from ars.train.plan import TrainingPlan
 from ars.train.smoothing import SmoothedModel
+from ars.train.weights import load_weights, read_torch_file
 
 __all__ = [
     "FORMAT",
@@ -34,10 +32,8 @@ __all__ = [
     "check_output",
     "find_unfinished",
     "load_model",
-    "load_weights",
     "read_model_file",
     "read_unfinished",
-    "start_from",
     "write_model_file",
 ]
 
@@ -127,45 +123,13 @@ def find_unfinished(path: Path) -> int | None:
         return None
 
 
-def _load(path: Path, data: bytes | None = None) -> Any:
-    """Load a PyTorch file of tensors and plain data; nothing in it is run. `data` is its content, if already read."""
-    if not path.exists():
-        raise ModelError(path, "there is no such file", "`ars-train` writes one")
-    try:
-        with warnings.catch_warnings(action="ignore"):  # about odd pickles, which either load or fail
-            return torch.load(path if data is None else io.BytesIO(data), map_location="cpu", weights_only=True)
-    except MemoryError:
-        raise
-    except Exception as error:  # a broken pickle may raise anything
-        problem = "it is not a whole PyTorch file of tensors and plain data"
-        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # EINVAL: a broken file
-            problem = f"it cannot be read ({error.strerror})"
-        raise ModelError(path, problem, "give a model.pt or a state_dict; code and objects are not loaded") from error
-
-
-def start_from(path: Path, classifier: nn.Module) -> None:
-    """Load the weights of a classifier from a model.pt or a state_dict. A state_dict without our normalisation layer,
-    as other projects write it, is loaded into the network behind that layer."""
-    content = _load(path)
-    if isinstance(content, dict) and "format" in content:
-        _, content = read_model_file(path)
-        prefix = "classifier."
-        weights = {k.removeprefix(prefix): v for k, v in content["weights"].items() if k.startswith(prefix)}
-    elif isinstance(content, dict) and all(isinstance(value, torch.Tensor) for value in content.values()):
-        weights = content
-    else:
-        raise ModelError(path, "it is neither a model.pt nor a state_dict", "save model.state_dict()")
-    # The attenuation belongs to the noise, which is trained anew.
-    weights = {name: tensor for name, tensor in weights.items() if not name.startswith("attenuation.")}
-    normalize, network = classifier.get_submodule("0"), classifier.get_submodule("1")
-    load_weights(nn.Sequential(normalize, network) if "0.mean" in weights else network, weights, path)
-
-
 def read_model_file(path: Path, data: bytes | None = None) -> tuple[ModelSettings, dict[str, Any]]:
     """The settings of a model.pt, and its whole content."""
-    content = _load(path, data)
+    content = read_torch_file(path, data)
     if not isinstance(content, dict) or "format" not in content:
-        fix = "give weights to ars-train with --init, or to ars-export with --arch and --weights"
+        arch = content.get("arch") if isinstance(content, dict) else None
+        named = f"--arch {arch}" if isinstance(arch, str) else "--arch"
+        fix = f"give weights to ars-train with --init, or to ars-export with {named} and --weights"
         raise ModelError(path, "it was not written by ars-train", fix)
     found = content["format"]
     if not isinstance(found, int) or found != FORMAT:
@@ -228,21 +192,6 @@ def load_model(path: Path, data: bytes | None = None) -> tuple[ModelSettings, Sm
     load_weights(model, content["weights"], path)
     model.eval()
     return settings, model, content
-
-
-def load_weights(model: nn.Module, weights: dict[str, torch.Tensor], path: Path) -> None:
-    """Load weights; an error names the first tensor that does not fit."""
-    if not isinstance(weights, dict) or not all(isinstance(tensor, torch.Tensor) for tensor in weights.values()):
-        raise ModelError(path, "its weights are not a dictionary of tensors", "train it again")
-    expected = model.state_dict()
-    for name in [*expected, *weights]:
-        have, want = weights.get(name), expected.get(name)
-        if have is None or want is None or have.shape != want.shape:
-            found = "missing" if have is None else tuple(have.shape)
-            wanted = "none" if want is None else tuple(want.shape)
-            problem = f"its tensor {name!r} is {found}, but the architecture has {wanted}"
-            raise ModelError(path, problem, "use the architecture that the file was made with")
-    model.load_state_dict(weights)
 
 
 def read_unfinished(path: Path, settings: ModelSettings, plan: TrainingPlan, data: str) -> dict[str, Any]:

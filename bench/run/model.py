@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ars.errors import ModelError, UnknownName
+from ars.errors import MissingPackage, ModelError, UnknownName
 from ars.external_data import hash_model
 from ars.manifest import Manifest, manifest_beside
 
@@ -54,8 +54,10 @@ def open_bench_model(engine: str, folder: Path) -> BenchModel:
 
 
 def _of_model_file(path: Path) -> BenchModel:
-    from ars.train.model_file import read_model_file
-
+    try:
+        from ars.train.model_file import read_model_file
+    except ModuleNotFoundError as error:
+        raise MissingPackage("torch", "train") from error
     settings, _ = read_model_file(path)
     return BenchModel(path.stem, (), path, settings.kind.value, settings.bounds.sigma0, settings.family)
 
@@ -71,13 +73,16 @@ def _of_manifest(name: str, manifest: Manifest, folder: Path) -> BenchModel:
 
 
 # The shape of an input, by the beginning of the architecture's name.
-_SHAPES = {"cnn": (1, 28, 28), "resnet50": (3, 224, 224), "resnet": (3, 32, 32), "timm:": (3, 224, 224)}
+_LARGE = ("resnet18", "resnet34", "resnet50", "resnet101", "timm:")
+_SHAPES = {"cnn": (1, 28, 28), **dict.fromkeys(_LARGE, (3, 224, 224)), "resnet": (3, 32, 32)}
 
 
 def _make(arch: str, folder: Path) -> BenchModel:
     shape = next((shape for start, shape in _SHAPES.items() if arch.startswith(start)), None)
     if shape is None:
         raise UnknownName("file or architecture", arch, ["cnn", "resnet20", "resnet56", "resnet110", "resnet50"])
-    from ars.bench.run.random_model import export_random
-
+    try:
+        from ars.bench.run.random_model import export_random
+    except ModuleNotFoundError as error:
+        raise MissingPackage((error.name or "torch").partition(".")[0], "train") from error
     return open_bench_model(str(export_random(arch, shape, folder)), folder)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from ars.engine.backends import CPU, CUDA, backend_named, list_backends
+from ars.engine.backends import CPU, CUDA, backend_named, list_backends, load_runner
 from ars.engine.lanes import Lanes
 from ars.engine.lattice import Lattice
 from ars.engine.runners import Runner
@@ -73,8 +73,9 @@ def open_devices(names: Sequence[str], engine: Path, backend: str, lane_count: i
         for name in names:
             if name == CPU:
                 from ars.engine.devices.cpu import CpuDevice
+                from ars.engine.samplers.host import usable_cores
 
-                devices.append(CpuDevice(engine, backend, lane_count))
+                devices.append(CpuDevice(load_runner(engine, backend, lane_count or usable_cores())))
             else:
                 from ars.engine.devices.cuda import CudaDevice
 

@@ -1,15 +1,14 @@
 """The CPU as a device: each lane uses one core."""
 
 import math
-from pathlib import Path
 
-from ars.engine.backends import load_runner
 from ars.engine.batch_size import find_best_batch
 from ars.engine.devices import CPU
 from ars.engine.lanes import Lanes
 from ars.engine.lanes.host import host_lanes
 from ars.engine.lattice import Lattice
-from ars.engine.samplers.host import HostSampler, usable_cores
+from ars.engine.runners import CpuRunner
+from ars.engine.samplers.host import HostSampler
 from ars.noise import GAUSSIAN, Family
 
 __all__ = ["CpuDevice"]
@@ -18,9 +17,8 @@ __all__ = ["CpuDevice"]
 class CpuDevice:
     name, least_batch = CPU, 1
 
-    def __init__(self, engine: Path, backend: str, lane_count: int | None) -> None:
-        self.lane_count = lane_count or usable_cores()
-        self.runner = load_runner(engine, backend, self.lane_count)
+    def __init__(self, runner: CpuRunner) -> None:
+        self.runner, self.lane_count = runner, runner.lane_count
 
     def describe(self) -> str:
         return f"{CPU}, {self.lane_count} lanes"

@@ -60,6 +60,11 @@ class _OpenedFile(ABC):
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.load()
+
+    def load(self) -> None:
+        """Read and hash the file, and open what was read."""
+        path = self.path
         if not path.exists():
             raise ModelError(path, "there is no such file", "give the path of a model")
         model = HashedModel(path)
@@ -194,6 +199,8 @@ class CpuRunner(Runner):
 
     single_row_cost = 1
     """About how many rows of a full batch take the time of a row that is run alone between full batches."""
+    advice = "try a smaller --batch, or export the model again"
+    """What to do if it fails on a batch."""
 
     def __init__(self, path: Path, lane_count: int = 1) -> None:
         self.lane_count = lane_count
@@ -226,7 +233,7 @@ class CpuRunner(Runner):
             raise
         except Exception as error:  # the libraries' errors have no other base class in common
             failed = f"{self.path}: {self.name} failed on a batch of {len(batch)} ({one_line(error)})"
-            raise RunError(f"{failed}; try a smaller --batch, or export the model again") from error
+            raise RunError(f"{failed}; {self.advice}") from error
         return np.ascontiguousarray(logits, np.float32)
 
     def count_classes(self) -> int:

@@ -6,7 +6,7 @@ import ars
 
 NAMES = """
 ABSTAIN ArsError Certificate FAMILIES Family Finished Grid Inputs NoiseKind Plan Prediction Record RunProgress RunResult
-Scope SmoothedClassifier Summary Tolerance __version__ certify_run certify_votes family_named format_radius load
+Scope Smooth SmoothedClassifier Summary Tolerance __version__ certify_run certify_votes family_named format_radius load
 predict_from_votes read_records summarize
 """
 

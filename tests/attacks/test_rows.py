@@ -248,7 +248,7 @@ def test_the_command_says_so_in_one_sentence(targeted):
     arguments = ["--sigma", str(SIGMA), "--batch", "64", "--n", "50000", "--n0", "100", "--out", "run.sqlite"]
     result = CliRunner().invoke(main, ["certify", "--engine", str(targeted), "--data", "data.npz", *arguments])
     fix = "; export it for inference (model.eval()), and trust no certificate of this one"
-    refused(result, "the model's votes for a row depend on the other rows of its batch (", fix, status=1)
+    refused(result, "the model's votes for a row depend on the other rows of its batch, or on chance (", fix, status=1)
 
 
 def test_a_model_that_draws_lots_is_refused(tmp_path, monkeypatch):

@@ -1,14 +1,19 @@
 """Models of the user's own: what is taken, and what is refused, with the fix."""
 
+import copy
 import sys
 import warnings
+import zipfile
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import onnx
 import pytest
 import torch
+from safetensors.torch import save_file
 from support import models
 from support.export_runs import CLASSES, SHAPE, refused, run, write_model
+from support.field_networks import NormalizeLayer, cifar_resnet, randomize
 from torch import nn
 
 from ars.engine.backends import load_runner
@@ -314,3 +319,43 @@ def test_no_architecture_of_timm_without_timm(monkeypatch, body):
     monkeypatch.setitem(sys.modules, "timm", None)
     given = ["--arch", "timm:resnet18", "--weights", "weights.pth", "--shape", "1,12,12", "--classes", "3"]
     assert refused(*given, *OWN) == ("arch = timm:resnet18 is not valid; timm is not installed; run `pip install timm`")
+
+
+def test_a_checkpoint_of_the_field_needs_the_numbers_of_its_normalisation(folder):
+    network = randomize(cifar_resnet(8, classes=3, channels=1))
+    whole = nn.Sequential(NormalizeLayer(torch.tensor([0.5]), torch.tensor([0.25])), nn.DataParallel(network))
+    torch.save({"arch": "cifar_resnet8", "state_dict": whole.state_dict(), "epoch": 90}, "checkpoint.pth.tar")
+    given = ["--arch", "cifar_resnet8", "--weights", "checkpoint.pth.tar", "--shape", "1,12,12", "--classes", "3", *OWN]
+    assert refused(*given).startswith(
+        "checkpoint.pth.tar: its network was behind a layer that normalised pixels, whose numbers it does not hold; "
+        "give --pixel-mean and --pixel-deviation (in the field's scripts: 0.4914,0.4822,0.4465 and"
+    )
+    result = run(*given, "--pixel-mean", "0.5", "--pixel-deviation", "0.25")
+    assert result.exit_code == 0, result.output
+    same_logits(folder / "checkpoint.pth.onnx", whole.eval())
+    refusal = refused("checkpoint.pth.tar", *OWN)
+    assert refusal.endswith("or to ars-export with --arch cifar_resnet8 and --weights")
+
+
+def test_timm_says_how_its_weights_expect_pixels(folder, body, monkeypatch):
+    """A module that stands in for timm, which needs a torchvision."""
+    timm = ModuleType("timm")
+    timm.list_models = lambda: ["small_net"]
+    timm.create_model = lambda name, **options: copy.deepcopy(body)
+    timm.get_pretrained_cfg = lambda name: SimpleNamespace(mean=(0.5,), std=(0.25,))
+    monkeypatch.setitem(sys.modules, "timm", timm)
+    save_file(body.state_dict(), "weights.safetensors")
+    given = ["--arch", "timm:small_net", "--weights", "weights.safetensors", "--shape", "1,12,12", "--classes", "3"]
+    result = run(*given, *OWN)
+    assert result.exit_code == 0, result.output
+    assert "pixels are normalised with 0.5 and 0.25, as timm's weights of timm:small_net expect" in result.output
+    same_logits(folder / "weights.onnx", nn.Sequential(Normalize((0.5,), (0.25,)), body))
+
+
+def test_an_export_of_transformers_gets_the_right_advice(folder):
+    with zipfile.ZipFile("hf.pt2", "w") as archive:
+        archive.writestr("hf/models/model.json", '{"type": "transformers.modeling_outputs.ImageClassifierOutput"}')
+    assert refused("hf.pt2", *OWN) == (
+        "hf.pt2: it returns an object of transformers, and not only logits; export a module that returns "
+        "model(x).logits, or give the model itself to ars.load in Python"
+    )

@@ -205,3 +205,15 @@ def test_a_model_is_measured_with_its_generator_and_without(network, tmp_path):
         ("ars onnxruntime fp32, no generator", "isotropic"),
     ]
     assert found[0]["once"] > found[1]["once"], "the maps are made once an input"
+
+
+@pytest.mark.parametrize("engine", ["resnet20", "model.pt"])
+def test_what_needs_torch_says_so_where_there_is_none(tmp_path, monkeypatch, engine):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model.pt").touch()
+    for name in [name for name in sys.modules if name.startswith(("ars.train", "ars.export", "ars.bench.run.random"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    result = CliRunner().invoke(main, ["run", "--engine", engine])
+    assert result.exit_code == 2
+    assert result.stderr == "Error: torch is not installed; run `pip install 'ars-certify[train]'`\n"
