@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
 from operator import attrgetter
 from typing import Any
 
@@ -17,7 +18,7 @@ from ars.engine.statistics.certificate import ABSTAIN, Certificate, format_radiu
 from ars.engine.statistics.looks import Look
 from ars.noise import Scope
 
-__all__ = ["COLUMNS", "REPORTED", "SHOWN", "STORED", "Column", "read_row", "write_row"]
+__all__ = ["COLUMNS", "IN_JSON", "REPORTED", "SHOWN", "STORED", "Column", "read_row", "write_row"]
 
 Value = Any  # read_row checks what a store holds
 
@@ -88,8 +89,8 @@ class Column:
     """Its value in stores that were made before it, as SQL."""
     shown: Callable[[Value], Value] | None = _same
     """What `ars-engine results` prints for a value, as tsv and csv; None if it prints no such column."""
-    as_json: Callable[[Value], Value] = _same
-    """What `ars-engine results --format json` prints for a value."""
+    as_json: Callable[[Value], Value] | None = _same
+    """What `ars-engine results --format json` prints for a value; None if it prints no such column."""
     title: str | None = None
     """Its title in the report's table; None if it is not there, or if the page has its own cell for it."""
     reported: Callable[[Value], str] = str
@@ -119,6 +120,10 @@ def _members(looks: Iterable[Look]) -> list[dict[str, int]]:
     return [look._asdict() for look in looks]
 
 
+def _up(p_b: float) -> str:
+    return f"{Decimal(p_b).quantize(Decimal('0.0001'), ROUND_CEILING):f}"
+
+
 def _short(seconds: float) -> str:
     return f"{seconds:,.0f}" if seconds >= 100 else f"{seconds:.3g}"
 
@@ -129,12 +134,12 @@ COLUMNS = (
     Column("idx", "idx", KEY),
     Column("label", "label", LABEL),
     Column("predict", "certificate.predicted", ANSWER),
-    Column("radius", "certificate.radius", SIZE, shown=None),
+    Column("radius", "certificate.radius", SIZE, shown=None, as_json=None),
     Column("radius", "radius"),
     Column("correct", "correct", shown=_yes, as_json=_yes),
     Column("time", "seconds", shown=_time, as_json=_time),
     Column("p_a", "certificate.p_a", SIZE, title="pA ≥", reported=lambda p_a: format_radius(p_a, 4)),
-    Column("p_b", "certificate.p_b", SIZE),
+    Column("p_b", "certificate.p_b", SIZE, title="pB ≤", reported=_up),
     Column("K", "certificate.K", SIZE),
     Column("sigma_min", "certificate.sigma_min", SCALE, title="min σ", reported="{:.4g}".format),
     Column("sigma_geomean", "certificate.sigma_geomean", SCALE),
@@ -159,10 +164,10 @@ COLUMNS = (
     Column("votes_short", "votes_short"),
     Column("volume_radius", "certificate.volume_radius", title="volume radius", reported=format_radius),
     Column("explanation", "explanation", shown=None, title="why it stopped"),
-    Column("alpha", "certificate.alpha", SHARE, shown=None),
-    Column("two_sided", "certificate.two_sided", FLAG, shown=None),
-    Column("family", "certificate.family", TEXT, shown=None),
-    Column("input_sha256", "input_sha256", TEXT, shown=None),
+    Column("alpha", "certificate.alpha", SHARE, shown=None, as_json=None),
+    Column("two_sided", "certificate.two_sided", FLAG, shown=None, as_json=None),
+    Column("family", "certificate.family", TEXT, shown=None, as_json=None),
+    Column("input_sha256", "input_sha256", TEXT, shown=None, as_json=None),
 )
 
 
@@ -191,4 +196,5 @@ def read_row(row: Mapping[str, Value]) -> Record:
 
 STORED = tuple((column, column.stored) for column in COLUMNS if column.stored)
 SHOWN = tuple((column, column.shown) for column in COLUMNS if column.shown)
+IN_JSON = tuple((column, column.as_json) for column in COLUMNS if column.as_json)
 REPORTED = tuple(column for column in COLUMNS if column.title)

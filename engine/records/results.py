@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ars.engine.records.columns import SHOWN
+from ars.engine.records.columns import IN_JSON, SHOWN
 from ars.engine.records.record import Record
 from ars.engine.records.settings import RunSettings
 from ars.engine.records.store import read_header, read_records
@@ -82,7 +82,7 @@ def _separated(results: Iterable[Result], delimiter: str) -> Iterator[str]:
 
 def _json(results: Iterable[Result]) -> Iterator[str]:
     rows = (
-        json.dumps({column.name: column.as_json(column.value(result)) for column, _ in SHOWN}) for result in results
+        json.dumps({column.name: as_json(column.value(result)) for column, as_json in IN_JSON}) for result in results
     )
     yield "[\n  " + ",\n  ".join(rows) + "\n]\n"
 
