@@ -27,7 +27,7 @@ from ars.engine.options import (
 from ars.engine.progress import TerminalProgress
 from ars.engine.records.audit import audit as check_run
 from ars.engine.records.covers import check_coverage
-from ars.engine.records.inputs import Inputs, find_shape, read_inputs
+from ars.engine.records.inputs import Inputs, doubts, find_shape, read_inputs
 from ars.engine.records.results import FORMATS, read_results, write_results
 from ars.engine.records.run import RunResult, certify_run
 from ars.engine.records.store import read_header
@@ -72,7 +72,7 @@ def main() -> None:
 )
 @stopping_options
 @click.option("--only-correct", is_flag=True, help="End an input after selection if its class is wrong.")
-@click.option("--out", type=FILE, help="The run store. Default: named after engine and data.")
+@click.option("--out", type=FILE, help="The run store. Default: named after engine, data and noise.")
 @json_option
 @quiet_option
 def certify(
@@ -166,6 +166,8 @@ def predict(
     with model.load() as classifier, TerminalProgress(classifier, quiet=quiet) as progress:
         source, ids = inputs.open(classifier.channels)
         progress.describe_model()
+        for doubt in doubts(source, classifier.runner.classes):
+            progress.warn(doubt)
         shape = find_shape(source, ids, classifier.runner.classes, skip_bad_inputs=skip)
         progress.describe_batch(classifier.prepare(shape))
         progress.describe_seed(classifier.seed)

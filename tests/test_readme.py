@@ -24,14 +24,14 @@ COMMANDS = {"ars-train": train, "ars-export": export, "ars-engine": engine, "ars
 
 # What makes a command short: words that are added at its end, and so win over those that the README shows.
 LESS = {
-    ("ars-train",): "--epochs 1 --max 64 --batch 32 --draws 1 --arch cnn",
+    ("ars-train",): "--epochs 1 --limit 64 --batch 32 --draws 1 --arch cnn",
     ("ars-export",): "--min-agreement 0",
-    ("ars-engine", "certify"): "--n 50 --max 2 --batch 16",
-    ("ars-engine", "predict"): "--n 50 --max 2 --batch 16",
+    ("ars-engine", "certify"): "--n 50 --limit 2 --batch 16",
+    ("ars-engine", "predict"): "--n 50 --limit 2 --batch 16",
     ("ars-engine", "audit"): "--sample 1",
     ("ars-engine", "covers"): "--input 0",
     ("ars-bench", "run"): "--rounds 3 --n 200 --batch 16 --inputs 2 --backend loop --backend onnxruntime",
-    ("ars-bench", "paper"): "--n 50 --max 4 --batch 16 --rounds 3",
+    ("ars-bench", "paper"): "--n 50 --limit 4 --batch 16 --rounds 3",
     ("ars-bench", "sampler"): "--rounds 3 --batch 10",
     ("ars-bench", "overhead"): "--rounds 3 --batch 4",
     ("ars-bench", "generator"): "--rounds 3 --n 100",
@@ -77,7 +77,7 @@ def files(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         with ars.load("model.onnx", batch=16) as classifier:
-            ars.certify_run(classifier, ars.Inputs("images.npz", most=4), ars.Plan(n=50), store="made.sqlite")
+            ars.certify_run(classifier, ars.Inputs("images.npz", limit=4), ars.Plan(n=50), store="made.sqlite")
     return folder
 
 

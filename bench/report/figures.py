@@ -150,7 +150,12 @@ def _inputs(runs: Sequence[Run], strips: Sequence[Strips]) -> dict[str, Any]:
         axes.set_title(head, fontsize=7, fontweight="normal", loc="center")
     for line, (run, one) in zip(cells, rows, strict=True):
         maps = map_pictures(one.mean, one.scale)
-        pictures = [photograph(one.x), maps.mean, maps.scale, *map(photograph, [*one.copies, *one.isotropic])]
+        pictures = [
+            photograph(one.x),
+            maps.mean,
+            maps.scale,
+            *(photograph(copy, one.x) for copy in (*one.copies, *one.isotropic)),
+        ]
         notes = [f"input {one.record.idx}, {run.name}", f"±{maps.bound:.2g}", f"{maps.low:.3g} to {maps.high:.3g}"]
         for axes, picture, note in zip(line, pictures, [*notes, *[""] * 2 * COPIES], strict=True):
             axes.imshow(picture, interpolation="nearest")

@@ -110,6 +110,7 @@ def _run(run: Run, strips: Strips) -> dict[str, object]:
         "kind": header.settings.kind,
         "family": header.settings.family,
         "norm": run.norm,
+        "unit": header.origin.unit,
         "scope": run.scope.value,
         "stream": header.settings.noise_stream,
         "alpha": plan.alpha,
@@ -201,6 +202,6 @@ def _strip(run: Run, strip: Strip) -> dict[str, object]:
         "scale": png_address(maps.scale),
         "scaleRange": [f"{maps.low:.3g}", f"{maps.high:.3g}"],
         "smallest": f"{float(strip.scale.min()):.3g}",
-        "copies": [png_address(photograph(copy)) for copy in strip.copies],
-        "isotropic": [png_address(photograph(copy)) for copy in strip.isotropic],
+        "copies": [png_address(photograph(copy, strip.x)) for copy in strip.copies],
+        "isotropic": [png_address(photograph(copy, strip.x)) for copy in strip.isotropic],
     }

@@ -17,11 +17,32 @@ SEQUENTIAL = np.array([(68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98)
 DIVERGING = np.array([(5, 48, 97), (67, 147, 195), (247, 247, 247), (214, 96, 77), (103, 0, 31)], np.float32)
 
 
-def photograph(x: NDArray[np.float32]) -> Pixels:
-    """An input, channels first, as a picture: values are clipped to [0, 1]; what is no image becomes a near-square."""
+def photograph(x: NDArray[np.float32], of: NDArray[np.float32] | None = None) -> Pixels:
+    """An input, channels first, as a picture. A vector becomes bars from 0, or the outline of a long signal. White is 1
+    and black is 0; if the input (or `of`, the input that this is a noisy copy of) has values outside, these are its
+    largest and its smallest value."""
+    clean = x if of is None else of
+    low, high = min(0.0, float(clean.min())), max(1.0, float(clean.max()))
+    if x.ndim == 1:
+        return _bars(x, low, high)
+    x = (x - low) / (high - low)
     if x.ndim == 3 and x.shape[0] == 3:
         return _bytes(x.transpose(1, 2, 0))
     return _bytes(np.repeat(_plane(x)[..., None], 3, axis=2))
+
+
+BARS, HEIGHT = 240, 96
+
+
+def _bars(x: NDArray[np.float32], low: float, high: float) -> Pixels:
+    """A vector as bars from 0 to its values. A bar of a long vector spans several values."""
+    pieces = np.array_split(x, min(x.size, BARS))
+    rows = np.linspace(high, low, HEIGHT)[:, np.newaxis]
+    top = np.array([max(0.0, float(piece.max())) for piece in pieces])
+    bottom = np.array([min(0.0, float(piece.min())) for piece in pieces])
+    filled = (rows <= top) & (rows >= bottom)
+    wide = np.repeat(filled, max(1, BARS // len(pieces)), axis=1)
+    return np.repeat(np.where(wide, 60, 245)[..., np.newaxis], 3, axis=2).astype(np.uint8)
 
 
 @dataclass(frozen=True)

@@ -163,6 +163,7 @@ COLUMNS = (
     Column("next_radius", "next_radius"),
     Column("votes_short", "votes_short"),
     Column("volume_radius", "certificate.volume_radius", title="volume radius", reported=format_radius),
+    Column("unit", "unit"),
     Column("explanation", "explanation", shown=None, title="why it stopped"),
     Column("alpha", "certificate.alpha", SHARE, shown=None, as_json=None),
     Column("two_sided", "certificate.two_sided", FLAG, shown=None, as_json=None),

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from ars.data import Dataset, ImageSize, image_channels
 from ars.data.arrays import read_npy, read_npz
-from ars.data.images import IMAGE_SUFFIXES, OneImage
+from ars.data.decode import IMAGE_SUFFIXES
+from ars.data.images import OneImage
 from ars.data.pixels import to_pixels
 from ars.engine.records.inputs import content_sha256
 from ars.engine.records.record import Record

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ars.data import Dataset, ImageSize, open_data
-from ars.data.images import ImageFolder, OneImage
 from ars.engine.backends import TORCH_SUFFIXES, load_generator, load_runner, manifest_of
 from ars.engine.noise_maps import Isotropic, Maps, NoiseMaps, open_generator
 from ars.engine.records.settings import RunHeader
@@ -34,8 +33,6 @@ def reopen_data(header: RunHeader, spec: str | None = None) -> Dataset | None:
             source = open_data(spec, ImageSize(origin.resize, origin.crop, channels), classes_file)
             if source.fingerprint() == header.settings.data:
                 return source
-            if not isinstance(source, ImageFolder | OneImage):
-                break  # only images can be read in other channels
     except (ArsError, OSError):
         pass
     return None

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ars.engine.records.columns import IN_JSON, SHOWN
 from ars.engine.records.record import Record
-from ars.engine.records.settings import RunSettings
+from ars.engine.records.settings import RunHeader
 from ars.engine.records.store import read_header, read_records
 from ars.engine.records.summary import radii_of_run
 from ars.engine.statistics.shortfall import Stop, find_shortfall
@@ -27,6 +27,8 @@ class Result(Record):
 
     norm: str
     """The name of that norm: l1, l2 or linf."""
+    unit: str | None
+    """The unit of the radius; None if the run is of a version that did not say."""
     radius: float
     stopped: Stop
     next_radius: float | None
@@ -37,20 +39,20 @@ class Result(Record):
 
 def read_results(path: Path, norm: float | None = None) -> Iterator[Result]:
     """The results of a run with radii in this norm (1, 2 or math.inf), by default that of its noise family."""
-    settings, records = read_header(path).settings, list(read_records(path))
-    radii = radii_of_run(settings.plan, records)
+    header, records = read_header(path), list(read_records(path))
+    radii = radii_of_run(header.settings.plan, records)
     for record in records:
-        result = make_result(record, settings, radii, record.certificate.norm if norm is None else norm)
+        result = make_result(record, header, radii, record.certificate.norm if norm is None else norm)
         if result is None:
             problem = f"input {record.idx} is of a version that did not keep what a radius in l{norm:g} needs"
             raise StoreError(path, problem, "certify again, or leave out --norm")
         yield result
 
 
-def make_result(record: Record, settings: RunSettings, radii: Sequence[float], norm: float) -> Result | None:
+def make_result(record: Record, header: RunHeader, radii: Sequence[float], norm: float) -> Result | None:
     """The result of a record of a run, with what it lacked to the next of these radii; None if the record is of a
     version that did not keep what its radius in this norm needs."""
-    certificate, plan = record.certificate, settings.plan
+    certificate, settings, plan = record.certificate, header.settings, header.settings.plan
     radius, lacked = certificate.radius_in(norm), find_shortfall(certificate, plan, radii)
     if radius is None:
         return None
@@ -60,6 +62,7 @@ def make_result(record: Record, settings: RunSettings, radii: Sequence[float], n
     return Result(
         **vars(record),
         norm=norm_name(norm),
+        unit=header.origin.unit,
         radius=radius,
         stopped=lacked.stopped,
         next_radius=next_radius,

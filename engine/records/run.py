@@ -2,6 +2,7 @@
 
 import platform
 import time
+import warnings
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,8 +18,10 @@ from ars.engine.records.inputs import (
     check_labelled,
     check_unchanged,
     content_sha256,
+    doubts,
     find_shape,
     read_inputs,
+    unit_of,
 )
 from ars.engine.records.record import Record
 from ars.engine.records.settings import Environment, Origin, RunHeader, RunSettings
@@ -36,7 +39,12 @@ _END_SECONDS = 2.0
 
 
 class RunProgress:
-    """What a run reports while it is in progress. This class ignores it all; override what you want to know."""
+    """What a run reports while it is in progress. This class ignores it all, except warnings; override what you want to
+    know."""
+
+    def warn(self, doubt: str) -> None:
+        """Something about the data may be wrong."""
+        warnings.warn(doubt, stacklevel=3)
 
     def start(self, store: Path, prepared: Prepared, plan: Plan, seed: int, done: int, left: int) -> None:
         """The store is open. Of the chosen inputs, `done` are certified in it already, and `left` are not."""
@@ -75,21 +83,23 @@ def certify_run(
 ) -> RunResult:
     """Certify the inputs of a data source into a run store, as `ars-engine certify` does.
 
-    `data` is what `--data` takes, or Inputs, which can choose among them. `store` is by default named after model and
-    data, in the current folder. Each input is committed as soon as it is certified. If the store holds certificates of
-    a run with the same settings, the run is resumed. An input that cannot be read raises DataError, after the inputs
-    in progress have been certified; with `skip_bad_inputs` it is left out. With `only_correct`, an input ends after
-    selection if the selected class is not its label, because it can no longer be certified correct. A model whose votes
-    for a row depend on the rest of its batch raises DependentRows, and the certificates in the store are taken out of
-    use.
+    `data` is what `--data` takes, or Inputs, which can choose among them. `store` is by default named after model, data
+    and noise, in the current folder. Each input is committed as soon as it is certified. If the store holds
+    certificates of a run with the same settings, the run is resumed. An input that cannot be read raises DataError,
+    after the inputs in progress have been certified; with `skip_bad_inputs` it is left out. With `only_correct`, an
+    input ends after selection if the selected class is not its label, because it can no longer be certified correct. A
+    model whose votes for a row depend on the rest of its batch raises DependentRows, and the certificates in the store
+    are taken out of use.
     """
     inputs = data if isinstance(data, Inputs) else Inputs(str(data))
     plan, progress = plan or Plan(), progress or RunProgress()
     source, ids = inputs.open(classifier.channels)
-    path = Path(store or f"{classifier.runner.path.name}.{source.name.replace(':', '-')}.sqlite")
+    path = Path(store or _default_store(classifier, source))
     if not path.parent.is_dir():
         raise StoreError(path, "it cannot be written (there is no such folder)", "choose another store")
     classes = classifier.runner.classes
+    for doubt in doubts(source, classes):
+        progress.warn(doubt)
     shape = find_shape(source, ids, classes, skip_bad_inputs=skip_bad_inputs)
     if only_correct:
         check_labelled(source, ids, classes, skip_bad_inputs=skip_bad_inputs)
@@ -139,6 +149,14 @@ def certify_run(
     return RunResult(path, summary, prepared.batch, fullness.share())
 
 
+def _default_store(classifier: SmoothedClassifier, data: Dataset) -> str:
+    """The name of the store of a run: its model, its data, and its noise, so that runs with other noise are apart."""
+    source = classifier.noise.source
+    noise = f"noise-{source.file[:8]}" if source.file else f"{source.sigma:g}"
+    family = classifier.family.name
+    return f"{classifier.runner.path.name}.{data.name.replace(':', '-')}.{family}-{noise}.sqlite"
+
+
 def settings_of(
     classifier: SmoothedClassifier, data: Dataset, plan: Plan, batch: int, seed: int, *, only_correct: bool
 ) -> RunSettings:
@@ -185,6 +203,7 @@ def _describe(classifier: SmoothedClassifier, inputs: Inputs, data: Dataset, set
         classes_file=_text(inputs.classes_file),
         resize=inputs.resize,
         crop=inputs.crop,
+        unit=unit_of(data),
     )
     names = None if data.classes is None else tuple(data.classes)
     return RunHeader(settings, origin, environment_of(classifier), names)

@@ -86,6 +86,8 @@ class Origin:
     classes_file: str | None = None
     resize: int | None = None
     crop: int | None = None
+    unit: str | None = None
+    """The unit of sigma and of every radius; None if the run is of a version that did not say."""
 
     def to_json(self) -> dict[str, object]:
         return dataclasses.asdict(self)

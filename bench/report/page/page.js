@@ -21,6 +21,7 @@ function card(run, number, norm) {
   return element("article", { class: "card " + seriesClass(number) },
     element("h3", {}, swatch(number), run.name),
     element("p", { class: "kind" }, `${run.family}, ${KINDS[run.kind] || run.kind} · scope ${run.scope} · ${run.stopping} stopping`),
+    run.unit ? element("p", { class: "kind" }, `σ and radii are in units of ${run.unit}`) : null,
     element("dl", { class: "facts" },
       run.labelled ? fact(`average certified radius (${normName(norm)})`, curves && curves.acr[number] !== undefined ? curves.acr[number] : "unknown") : fact("inputs without labels", whole(run.inputs - run.labelled)),
       run.labelled && run.kind !== "isotropic" ? fact("average volume-equivalent radius", run.volume) : null,

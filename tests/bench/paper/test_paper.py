@@ -129,14 +129,14 @@ def test_the_same_command_again_goes_on_with_the_same_stores(folder, monkeypatch
     monkeypatch.setattr(paper_write, "RUNTIME_N", 500)
     stores = folder / "again"
     given = ["--data", folder / "data.npz", "--n", "200", "--batch", "64", "--rounds", "3", "--folder", stores]
-    first = paper(folder / "plain.onnx", *given, "--max", "10", "--attack", "classifier")
+    first = paper(folder / "plain.onnx", *given, "--limit", "10", "--attack", "classifier")
     assert first.exit_code == 0, first.output
     assert {path.name for path in stores.iterdir() if "sqlite-" not in path.name} == {
         "plain.sqlite",
         "plain.classifier.sqlite",
         "plain.classifier.npz",
     }
-    second = paper(folder / "plain.onnx", *given, "--max", "10", "--attack", "classifier")
+    second = paper(folder / "plain.onnx", *given, "--limit", "10", "--attack", "classifier")
     assert second.exit_code == 0, second.output
     assert first.stdout.partition("## The noise")[0] == second.stdout.partition("## The noise")[0]
     assert second.stderr.count("10 of 10 inputs are certified already") == 2
