@@ -1,4 +1,4 @@
-"""Images and maps as small PNG files, inside the page as data addresses."""
+"""Images and maps as small pictures inside the page, as data addresses."""
 
 import base64
 import io
@@ -8,9 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-__all__ = ["MapPictures", "map_pictures", "photograph", "png_address", "region_picture"]
+__all__ = [
+    "MapPictures",
+    "map_pictures",
+    "photograph",
+    "picture_address",
+    "region_picture",
+]
 
 Pixels = NDArray[np.uint8]
+
+THUMBNAIL = 128
+"""The most pixels on the shorter side of a picture."""
 
 # Anchors of two colour maps that keep their order in grey and for colour-blind eyes: viridis, and blue to red by white.
 SEQUENTIAL = np.array([(68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231, 37)], np.float32)
@@ -87,10 +96,16 @@ def _plane(x: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.pad(x.ravel(), (0, side * side - x.size)).reshape(side, side)
 
 
-def png_address(pixels: Pixels) -> str:
+def picture_address(pixels: Pixels) -> str:
+    """A picture as a data address. Small ones keep every pixel. Of large ones, every second or third pixel and so on is
+    kept, so that noise still looks like noise, and WebP makes them small: they are shown in the size of a thumbnail."""
     file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "PNG", optimize=True)
-    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+    step = -(-min(pixels.shape[:2]) // THUMBNAIL)
+    if step == 1:
+        Image.fromarray(pixels).save(file, "PNG", optimize=True)
+        return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+    Image.fromarray(np.ascontiguousarray(pixels[::step, ::step])).save(file, "WEBP", quality=70)
+    return "data:image/webp;base64," + base64.b64encode(file.getvalue()).decode()
 
 
 def _bytes(x: NDArray[np.float32]) -> Pixels:

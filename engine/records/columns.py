@@ -18,7 +18,7 @@ from ars.engine.statistics.certificate import ABSTAIN, Certificate, format_radiu
 from ars.engine.statistics.looks import Look
 from ars.noise import Scope
 
-__all__ = ["COLUMNS", "IN_JSON", "REPORTED", "SHOWN", "STORED", "Column", "read_row", "write_row"]
+__all__ = ["COLUMNS", "REPORTED", "SHOWN", "STORED", "Column", "read_row", "write_row"]
 
 Value = Any  # read_row checks what a store holds
 
@@ -73,6 +73,7 @@ SECONDS = Kind("REAL NOT NULL", _checked(float, lambda value: 0 <= value < math.
 SHARE = Kind("REAL NOT NULL", _checked(float, lambda value: 0 < value < 1))
 CHANCE = Kind("REAL NOT NULL", _checked(float, lambda value: 0 <= value < 1))
 TEXT = Kind("TEXT NOT NULL", _checked(str, lambda value: True))
+NAME = Kind("TEXT", _checked(str | None, lambda value: True))
 SCOPE = Kind("TEXT NOT NULL", Scope, str)
 COUNTS = Kind("TEXT NOT NULL", _counts, json.dumps)
 LOOKS = Kind("TEXT NOT NULL", _looks, json.dumps)
@@ -89,8 +90,8 @@ class Column:
     """Its value in stores that were made before it, as SQL."""
     shown: Callable[[Value], Value] | None = _same
     """What `ars-engine results` prints for a value, as tsv and csv; None if it prints no such column."""
-    as_json: Callable[[Value], Value] | None = _same
-    """What `ars-engine results --format json` prints for a value; None if it prints no such column."""
+    as_json: Callable[[Value], Value] = _same
+    """What `ars-engine results --format json` prints for a value, and what the tables of Arrow have for it."""
     title: str | None = None
     """Its title in the report's table; None if it is not there, or if the page has its own cell for it."""
     reported: Callable[[Value], str] = str
@@ -134,7 +135,7 @@ COLUMNS = (
     Column("idx", "idx", KEY),
     Column("label", "label", LABEL),
     Column("predict", "certificate.predicted", ANSWER),
-    Column("radius", "certificate.radius", SIZE, shown=None, as_json=None),
+    Column("radius", "certificate.radius", SIZE, shown=None),
     Column("radius", "radius"),
     Column("correct", "correct", shown=_yes, as_json=_yes),
     Column("time", "seconds", shown=_time, as_json=_time),
@@ -164,11 +165,15 @@ COLUMNS = (
     Column("votes_short", "votes_short"),
     Column("volume_radius", "certificate.volume_radius", title="volume radius", reported=format_radius),
     Column("unit", "unit"),
-    Column("explanation", "explanation", shown=None, title="why it stopped"),
-    Column("alpha", "certificate.alpha", SHARE, shown=None, as_json=None),
-    Column("two_sided", "certificate.two_sided", FLAG, shown=None, as_json=None),
-    Column("family", "certificate.family", TEXT, shown=None, as_json=None),
-    Column("input_sha256", "input_sha256", TEXT, shown=None, as_json=None),
+    Column("alpha", "certificate.alpha", SHARE),
+    Column("two_sided", "certificate.two_sided", FLAG, shown=_yes, as_json=_yes),
+    Column("family", "certificate.family", TEXT),
+    Column("name", "name", NAME, older="NULL", title="file", reported=lambda name: name or ""),
+    Column("seed", "seed"),
+    Column("model_sha256", "model_sha256"),
+    Column("input_sha256", "input_sha256", TEXT),
+    Column("environment", "environment"),
+    Column("explanation", "explanation", title="why it stopped"),
 )
 
 
@@ -197,5 +202,4 @@ def read_row(row: Mapping[str, Value]) -> Record:
 
 STORED = tuple((column, column.stored) for column in COLUMNS if column.stored)
 SHOWN = tuple((column, column.shown) for column in COLUMNS if column.shown)
-IN_JSON = tuple((column, column.as_json) for column in COLUMNS if column.as_json)
 REPORTED = tuple(column for column in COLUMNS if column.title)

@@ -81,6 +81,8 @@ class Input(NamedTuple):
     idx: int
     x: NDArray[np.float32]
     label: int | None
+    name: str | None = None
+    """Its file, relative to the data, if it has one of its own."""
 
 
 def read_inputs(
@@ -109,7 +111,7 @@ def read_inputs(
                 raise
             on_bad_input(error)
         else:
-            yield Input(idx, example.x, example.label)
+            yield Input(idx, example.x, example.label, example.name)
 
 
 def find_shape(data: Dataset, ids: Sequence[int], classes: int, *, skip_bad_inputs: bool) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from support.engine_runs import certify, records, refused
 from ars.bench.report.page import render_page
 from ars.bench.report.runs import read_runs
 from ars.bench.report.strips import Strips
-from ars.engine.records.columns import COLUMNS, IN_JSON, REPORTED, SHOWN, STORED, read_row, write_row
+from ars.engine.records.columns import COLUMNS, REPORTED, SHOWN, STORED, read_row, write_row
 from ars.engine.records.store import read_records
 
 
@@ -17,12 +17,9 @@ def test_the_columns_of_the_results_stay_as_they_are():
     """Scripts read them by name, and some by number."""
     names = """idx label predict radius correct time p_a p_b K sigma_min sigma_geomean scope n0 n draws seconds
     selected counts stopping budget looks noise_stream eta dimensions inverse_scale_l1 inverse_scale_l2
-    norm stopped next_radius votes_short volume_radius unit"""
+    norm stopped next_radius votes_short volume_radius unit
+    alpha two_sided family name seed model_sha256 input_sha256 environment explanation"""
     assert [column.name for column, _ in SHOWN] == names.split()
-
-
-def test_json_has_the_same_columns_and_the_sentence_that_says_why_an_input_stopped():
-    assert {column.name for column, _ in IN_JSON} == {column.name for column, _ in SHOWN} | {"explanation"}
 
 
 @pytest.mark.parametrize(("p_b", "shown"), [(0.12340001, "0.1235"), (0.25, "0.2500"), (1.0, "1.0000")])
@@ -32,7 +29,7 @@ def test_the_report_rounds_the_bound_on_pb_up(p_b, shown):
 
 
 def test_names_are_unique_and_the_key_comes_first():
-    for columns in (*([column for column, _ in some] for some in (STORED, SHOWN, IN_JSON)), REPORTED):
+    for columns in ([column for column, _ in STORED], [column for column, _ in SHOWN], REPORTED):
         assert len({column.name for column in columns}) == len(columns)
     assert COLUMNS[0].name == "idx"
 
