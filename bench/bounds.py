@@ -10,7 +10,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from ars.bench.stopping.replay import ORDERS, Votes, reorder_votes, replay_rule
+from ars.bench.stopping.replay import ORDERS, Votes, describe_origin, reorder_votes, replay_rule
 from ars.bench.stopping.rules import OURS
 from ars.command_line import Command
 from ars.engine.records.store import read_header, read_records
@@ -18,7 +18,7 @@ from ars.engine.records.summary import radii_of_run
 from ars.engine.statistics.bounds import MAX_N
 from ars.engine.statistics.certificate import format_radius
 from ars.engine.statistics.stopping import HOPE, Grid
-from ars.errors import ArgumentError, StoreError
+from ars.errors import StoreError
 
 __all__ = ["Proved", "bounds", "measure_bounds"]
 
@@ -40,12 +40,14 @@ class Proved:
 
 @click.command(cls=Command)
 @click.argument("stores", nargs=-1, required=True, type=FILE)
-@click.option("--n", type=click.IntRange(1, MAX_N), help="Take so many of each input's votes. Default: all.")
+@click.option("--n", type=click.IntRange(1, MAX_N), help="The number of votes of each input. Default: all that it has.")
 def bounds(stores: tuple[Path, ...], n: int | None) -> None:
     """Compare binary with two-sided bounds on the votes of runs at fixed n.
 
     Certified accuracy is that of fixed n. The draws, and what they lose, are those of adaptive stopping, which looks at
-    the same votes in simulated orders. Inputs that ended after selection count as not certified, and have no draws.
+    the same votes in simulated orders. Inputs that ended after selection count as not certified, and have no draws. If
+    --n is more than the draws of a run, the missing draws are simulated from the shares of its votes, and the output
+    says so.
     """
     for store in stores:
         settings, records = read_header(store).settings, list(read_records(store))
@@ -57,12 +59,11 @@ def bounds(stores: tuple[Path, ...], n: int | None) -> None:
         if any(record.label is None for record in records):
             raise StoreError(store, "some of its inputs have no label", "give a run of labelled data")
         draws = n or settings.plan.n
-        if draws > settings.plan.n:
-            raise ArgumentError("n", draws, f"the votes of {store} are {settings.plan.n} for each input")
         question = Grid(radii_of_run(settings.plan, records))
         votes = list(reorder_votes(voted, draws))
         found = [measure_bounds(votes, draws, question, len(records), two_sided=two) for two in (False, True)]
-        _show(f"{store}: {len(records)} inputs, {len(voted)} of them with votes, n = {draws:,}", question, *found)
+        origin = describe_origin(store, len(voted), settings.plan.n, draws)
+        _show(f"n = {draws:,}, {len(records)} inputs: {origin}", question, *found)
 
 
 def measure_bounds(votes: Sequence[Votes], n: int, question: Grid, inputs: int, *, two_sided: bool) -> Proved:
@@ -72,12 +73,12 @@ def measure_bounds(votes: Sequence[Votes], n: int, question: Grid, inputs: int, 
     ]
     radii = np.array([one.radius_at_n(one.looks[-1]) for one in votes if one.right])
     total = inputs * ORDERS
-    outcome = replay_rule(votes, n, question, OURS, HOPE)
+    outcome = replay_rule(votes, n, question, total, OURS, HOPE)
     return Proved(
         tuple(float(np.sum(radii >= radius)) / total for radius in question.radii),
         float(np.maximum(radii, 0).sum()) / total,
         outcome.mean_draws,
-        outcome.lost * len(votes) / total,
+        outcome.lost,
     )
 
 

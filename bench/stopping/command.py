@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from ars.bench.stopping.replay import ORDERS, Outcome, reorder_votes, replay
+from ars.bench.stopping.replay import ORDERS, Outcome, describe_origin, reorder_votes, replay
 from ars.bench.stopping.rules import RULES
 from ars.bench.stopping.saving import Saving, measure_saving
 from ars.command_line import Command
@@ -36,7 +36,7 @@ def stopping(fixed: Path, adaptive: Path | None, n: int | None, as_json: bool) -
     FIXED is a run store of `ars-engine certify`. ADAPTIVE is one of the same command with `--stopping adaptive`; what
     it saved and lost is measured at its radii (or at the usual ones). FIXED may lack inputs whose selected class is
     wrong, which no run certifies as their own class. If both runs are of `--only-correct`, the rules are compared on
-    the other inputs.
+    the other inputs; what they lose is in points of all.
 
     The rules are compared on the votes of FIXED in simulated orders: ours as it is, and then each rule with the largest
     hope that loses at most 0.5 points of certified accuracy. If --n is more than the draws of FIXED, the missing draws
@@ -44,7 +44,7 @@ def stopping(fixed: Path, adaptive: Path | None, n: int | None, as_json: bool) -
     """
     settings, whole = _read(fixed, "fixed")
     drawn = settings.plan.n
-    n, saving, inputs = n or drawn, None, list(whole.values())
+    n, saving, inputs, total = n or drawn, None, list(whole.values()), len(whole)
     question = Grid(radii_of_run(settings.plan, inputs))
     if adaptive is not None:
         others, stopped = _read(adaptive, "adaptive")
@@ -53,16 +53,14 @@ def stopping(fixed: Path, adaptive: Path | None, n: int | None, as_json: bool) -
         if others.plan.question:
             question = Grid(others.plan.question.radii)
         saving = measure_saving(whole, stopped, question)
-        inputs = [whole[idx] for idx in stopped if idx in whole]
+        inputs, total = [whole[idx] for idx in stopped if idx in whole], len(stopped)
     inputs = [record for record in inputs if record.certificate.n]  # the others ended after selection: --only-correct
     if not inputs:
         raise StoreError(fixed, "all of its inputs ended after selection", "certify again without --only-correct")
     votes = list(reorder_votes(inputs, n))
-    steps = track(replay(votes, n, question), "replaying", 1 + len(RULES), console=Console(stderr=True), transient=True)
-    outcomes = list(steps)
-    origin = f"the votes of {len(inputs)} inputs of {fixed} in {ORDERS} orders" + (
-        f", {n - drawn:,} of {n:,} draws simulated from their shares" if drawn < n else ""
-    )
+    steps = replay(votes, n, question, total * ORDERS)
+    outcomes = list(track(steps, "replaying", 1 + len(RULES), console=Console(stderr=True), transient=True))
+    origin = describe_origin(fixed, len(inputs), drawn, n)
     if as_json:
         facts = None if saving is None else dataclasses.asdict(saving)
         rows = [dataclasses.asdict(outcome) for outcome in outcomes]

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from pathlib import Path
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from ars.engine.statistics.certificate import Certificate
 from ars.engine.statistics.looks import Look, look_draws, take_look
 from ars.engine.statistics.stopping import HOPE, NO_RADIUS, Adaptive, Grid
 
-__all__ = ["HOPES", "ORDERS", "Outcome", "Votes", "reorder_votes", "replay", "replay_rule"]
+__all__ = ["HOPES", "ORDERS", "Outcome", "Votes", "describe_origin", "reorder_votes", "replay", "replay_rule"]
 
 AS_IT_IS = "ars, as it is"
 HOPES = tuple(sorted({4.0, 3.2, 2.5, 1.8, HOPE, 0.9, 0.5, 0.01}, reverse=True))
@@ -68,7 +69,7 @@ class Outcome:
     mean_draws: float
     """Of selection and estimation together."""
     lost: float
-    """The certified accuracy lost against fixed n at the radius where most is lost, as a fraction of the inputs."""
+    """The certified accuracy lost against fixed n at the radius where most is lost, as a fraction of all inputs."""
     lost_at: float
     """That radius."""
 
@@ -97,28 +98,38 @@ def reorder_votes(records: Sequence[Record], n: int, orders: int = ORDERS) -> It
         yield Votes(record.label, made, tuple(looks))
 
 
-def replay(inputs: Sequence[Votes], n: int, question: Grid) -> Iterator[Outcome]:
+def describe_origin(store: Path, voted: int, drawn: int, n: int) -> str:
+    """Which votes of a store these are, whose inputs have `drawn` votes each."""
+    simulated = f", {n - drawn:,} of {n:,} draws simulated from their shares" if drawn < n else ""
+    return f"the votes of {voted} inputs of {store} in {ORDERS} orders{simulated}"
+
+
+def replay(votes: Sequence[Votes], n: int, question: Grid, total: int) -> Iterator[Outcome]:
     """The outcome of the engine's own rule, then that of each rule with the largest of HOPES that loses at most
-    ALLOWED, or with the smallest if all lose more."""
-    yield dataclasses.replace(replay_rule(inputs, n, question, OURS, HOPE), rule=AS_IT_IS)
+    ALLOWED, or with the smallest if all lose more. `total` is as for `replay_rule`."""
+    yield dataclasses.replace(replay_rule(votes, n, question, total, OURS, HOPE), rule=AS_IT_IS)
     for rule in RULES:
-        outcome = lru_cache(partial(replay_rule, inputs, n, question, rule))
+        outcome = lru_cache(partial(replay_rule, votes, n, question, total, rule))
         # A smaller hope takes more draws and loses less, so the largest that is allowed is found by bisection.
         largest = bisect.bisect_left(HOPES, True, key=lambda hope: outcome(hope).lost <= ALLOWED)
         yield outcome(HOPES[min(largest, len(HOPES) - 1)])
 
 
-def replay_rule(inputs: Sequence[Votes], n: int, question: Grid, rule: str, hope: float) -> Outcome:
-    """What a rule does on all inputs, with this hope."""
+def replay_rule(votes: Sequence[Votes], n: int, question: Grid, total: int, rule: str, hope: float) -> Outcome:
+    """What a rule does on all inputs, with this hope.
+
+    `total` is the number of inputs, in all orders, of which the loss is a fraction. It may be larger than the number of
+    votes: inputs that ended after selection have none.
+    """
     fixed: list[Answer] = []
     found: list[Answer] = []
     draws: list[int] = []
-    for votes in inputs:
-        fixed.append((votes.right, votes.radius_at_n(votes.looks[-1])))
-        stopped_at, radius = _stop(votes, n, question, rule, hope)
-        found.append((votes.right, radius))
-        draws.append(votes.certificate.n0 + stopped_at)
-    lost, lost_at = find_worst_loss(fixed, found, question)
+    for one in votes:
+        fixed.append((one.right, one.radius_at_n(one.looks[-1])))
+        stopped_at, radius = _stop(one, n, question, rule, hope)
+        found.append((one.right, radius))
+        draws.append(one.certificate.n0 + stopped_at)
+    lost, lost_at = find_worst_loss(fixed, found, question, total)
     return Outcome(rule, hope, float(np.mean(draws)), lost, lost_at)
 
 

@@ -38,7 +38,8 @@ def measure_saving(fixed: Mapping[int, Record], adaptive: Mapping[int, Record], 
     The fixed run may lack inputs whose selected class is wrong: these count as certified at no radius.
     """
     both = [fixed[idx] for idx in adaptive if idx in fixed]
-    lost, lost_at = find_worst_loss([*map(_answer, both)], [*map(_answer, adaptive.values())], question)
+    answers = [*map(_answer, both)], [*map(_answer, adaptive.values())]
+    lost, lost_at = find_worst_loss(*answers, question, len(adaptive))
     fixed_draws = float(np.mean([record.draws for record in both]))
     adaptive_draws = float(np.mean([record.draws for record in adaptive.values()]))
     return Saving(len(adaptive), fixed_draws, adaptive_draws, lost, lost_at)
@@ -49,15 +50,18 @@ def _answer(record: Record) -> Answer:
     return record.label in (None, made.selected), NO_RADIUS if made.abstained else made.radius
 
 
-def find_worst_loss(fixed: Sequence[Answer], found: Sequence[Answer], question: Grid) -> tuple[float, float]:
-    """The most certified accuracy lost at a radius of the question, and that radius.
+def find_worst_loss(
+    fixed: Sequence[Answer], found: Sequence[Answer], question: Grid, total: int
+) -> tuple[float, float]:
+    """The most certified accuracy lost at a radius of the question, as a fraction of `total` inputs, and that radius.
 
-    `found` has the answers of all inputs; `fixed` those at fixed n, and may leave out inputs of a wrong class.
+    `fixed` has the answers at fixed n and `found` those to compare with them. Both may leave out inputs of a wrong
+    class, which are certified at no radius.
     """
 
     def certified(answers: Sequence[Answer], at: float) -> int:
         return sum(right and radius >= at for right, radius in answers)
 
-    losses = {at: (certified(fixed, at) - certified(found, at)) / len(found) for at in question.radii}
+    losses = {at: (certified(fixed, at) - certified(found, at)) / total for at in question.radii}
     worst = max(losses, key=lambda at: losses[at])
     return losses[worst], worst

@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
 from operator import attrgetter
 from typing import Any
 
@@ -122,6 +123,10 @@ def _members(looks: Iterable[Look]) -> list[dict[str, int]]:
     return [look._asdict() for look in looks]
 
 
+def _up(p_b: float) -> str:
+    return f"{Decimal(p_b).quantize(Decimal('0.0001'), ROUND_CEILING):f}"
+
+
 def _short(seconds: float) -> str:
     return f"{seconds:,.0f}" if seconds >= 100 else f"{seconds:.3g}"
 
@@ -137,7 +142,7 @@ COLUMNS = (
     Column("correct", "correct", shown=_yes, as_json=_yes, arrow="int64"),
     Column("time", "seconds", shown=_time, as_json=_time),
     Column("p_a", "certificate.p_a", SIZE, title="pA ≥", reported=lambda p_a: format_radius(p_a, 4)),
-    Column("p_b", "certificate.p_b", SIZE),
+    Column("p_b", "certificate.p_b", SIZE, title="pB ≤", reported=_up),
     Column("K", "certificate.K", SIZE),
     Column("sigma_min", "certificate.sigma_min", SCALE, title="min σ", reported="{:.4g}".format),
     Column("sigma_geomean", "certificate.sigma_geomean", SCALE),

@@ -11,12 +11,13 @@ from support.tracing import untraced
 
 from ars.bench.bounds import measure_bounds
 from ars.bench.cli import main
-from ars.bench.stopping.replay import ORDERS, reorder_votes
+from ars.bench.stopping.replay import ORDERS, reorder_votes, replay
+from ars.bench.stopping.rules import RULES
 from ars.engine.cli import main as engine
 from ars.engine.records.record import Record
 from ars.engine.statistics.certificate import certify_votes
 from ars.engine.statistics.plan import Plan
-from ars.engine.statistics.stopping import Grid
+from ars.engine.statistics.stopping import NO_RADIUS, Grid
 from ars.noise import GAUSSIAN, NoiseKind
 
 N = 2000
@@ -73,6 +74,17 @@ def test_inputs_that_ended_after_selection_count_as_not_certified():
     assert len(list(reorder_votes([one], N))) == ORDERS
 
 
+def test_it_counts_losses_in_points_of_all_inputs_as_the_comparison_of_rules_does(monkeypatch):
+    """With a rule that certifies nothing, all of the certified accuracy is lost."""
+    monkeypatch.setattr("ars.bench.stopping.replay._stop", lambda *_: (500, NO_RADIUS))
+    noise = {"family": GAUSSIAN, "scale": 0.5, "kind": NoiseKind.ISOTROPIC}
+    one = Record(0, 0, certify_votes([1800, 200, 0], 0, plan=Plan(n=N), **noise), N + 100, 0.1, "")
+    votes, question = list(reorder_votes([one], N)), Grid((0.25,))
+    found = measure_bounds(votes, N, question, 4, two_sided=True)
+    assert found.lost == found.certified_accuracy[0] == 0.25
+    assert [outcome.lost for outcome in replay(votes, N, question, 4 * ORDERS)] == [0.25] * (1 + len(RULES))
+
+
 def test_the_command_prints_a_table_of_a_store_and_refuses_others(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     models.linear(Path("model.onnx"))
@@ -100,8 +112,12 @@ def test_the_command_prints_a_table_of_a_store_and_refuses_others(tmp_path, monk
     certify("--out", "adaptive.sqlite", "--stopping", "adaptive")
     result = CliRunner().invoke(main, ["bounds", "fixed.sqlite", "--n", "500"])
     assert result.exit_code == 0, result.output
-    for text in ("5 inputs, 5 of them with votes, n = 500", "certified accuracy at 0 ", "average certified radius"):
+    for text in ("n = 500, 5 inputs: the votes", "certified accuracy at 0 ", "average certified radius"):
         assert text in result.stdout
+    assert "simulated" not in result.stdout
+    more = CliRunner().invoke(main, ["bounds", "fixed.sqlite", "--n", "2000"])
+    assert more.exit_code == 0, more.output
+    assert "1,000 of 2,000 draws simulated" in " ".join(more.stdout.split())
     for store, message in (("adaptive.sqlite", "give one of --stopping fixed"), ("none.sqlite", "no such file")):
         result = CliRunner().invoke(main, ["bounds", store])
         assert result.exit_code == 2

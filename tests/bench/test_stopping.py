@@ -58,7 +58,7 @@ def test_ours_takes_the_fewest_draws_at_equal_certified_accuracy():
     rng = np.random.default_rng(0)
     shares = norm.cdf(np.concatenate([rng.normal(1.5, 1.3, 150), rng.uniform(4.5, 7, 50)]))
     votes = list(reorder_votes(list(records(100_000, shares)), 100_000, orders=1))
-    as_it_is, ours, *others = replay(votes, 100_000, Grid())
+    as_it_is, ours, *others = replay(votes, 100_000, Grid(), len(votes))
     assert as_it_is.hope == HOPE
     assert (as_it_is.mean_draws <= ours.mean_draws) == (ours.hope <= HOPE)
     assert ours.lost <= 0.005

@@ -22,6 +22,12 @@ def test_the_columns_of_the_results_stay_as_they_are():
     assert [column.name for column, _ in SHOWN] == names.split()
 
 
+@pytest.mark.parametrize(("p_b", "shown"), [(0.12340001, "0.1235"), (0.25, "0.2500"), (1.0, "1.0000")])
+def test_the_report_rounds_the_bound_on_pb_up(p_b, shown):
+    (column,) = (column for column in REPORTED if column.name == "p_b")
+    assert column.reported(p_b) == shown
+
+
 def test_names_are_unique_and_the_key_comes_first():
     for columns in ([column for column, _ in STORED], [column for column, _ in SHOWN], REPORTED):
         assert len({column.name for column in columns}) == len(columns)
