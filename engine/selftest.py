@@ -161,7 +161,7 @@ def _fill_on(gpu: "Gpu", family: Family, stream: int, dtype: str) -> NDArray[np.
         table = sampler.end_rows(_REQUESTS)
         where, images = space.memory(table.nbytes), space.memory(out.nbytes)
         space.upload(where, table)
-        sampler.fill(space.stream, images, dtype, where, len(table), _ROWS)
+        sampler.fill(space, images, dtype, where, len(table), _ROWS)
         space.download(out, images)
         space.wait()
     return out
@@ -187,7 +187,7 @@ def _check_votes_on(gpu: "Gpu") -> tuple[bool, str]:
             space.upload(where, table)
             space.upload(from_, values)
             space.zero(to, counts.size)
-            sampler.count(space.stream, from_, dtype, values.shape[1], where, len(table), _ROWS, to)
+            sampler.count(space, from_, dtype, values.shape[1], where, len(table), _ROWS, to)
             space.download(counts, to)
             space.wait()
         same &= np.array_equal(counts, expected)

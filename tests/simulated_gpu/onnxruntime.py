@@ -2,8 +2,8 @@
 
 from onnxruntime import __version__  # noqa: F401
 
-from simulated_gpu.machine import MACHINE, Failure
-from simulated_gpu.models import queue_model, session_of, stream_of
+from simulated_gpu.machine import MACHINE, Failure, Stream
+from simulated_gpu.models import queue_model, session_of
 
 
 def get_available_providers():
@@ -47,19 +47,18 @@ class InferenceSession:
         return IOBinding()
 
     def run_with_iobinding(self, iobinding, run_options=None):
-        with MACHINE.lock:
-            _call("run_with_iobinding")
-            stream = stream_of(int(self._options["user_compute_stream"]))
-            session = session_of(self._content)
-            image, logits = iobinding.bound["input"], iobinding.bound["output"]
-            assert (image[0], logits[0]) == (session.get_inputs()[0].name, session.get_outputs()[0].name)
-            assert image[1:3] == logits[1:3] == ("cuda", stream.gpu) == ("cuda", int(self._options["device_id"]))
-            try:
-                queue_model(stream, self._content, image[4], image[5], logits[5])
-            except Failure as failure:
-                raise RuntimeError(str(failure)) from None
-            if run_options is None or run_options.entries.get("disable_synchronize_execution_providers") != "1":
-                stream.run_all()
+        _call("run_with_iobinding")
+        stream = Stream(int(self._options["user_compute_stream"]))
+        session = session_of(self._content)
+        image, logits = iobinding.bound["input"], iobinding.bound["output"]
+        assert (image[0], logits[0]) == (session.get_inputs()[0].name, session.get_outputs()[0].name)
+        assert image[1:3] == logits[1:3] == ("cuda", stream.gpu) == ("cuda", int(self._options["device_id"]))
+        try:
+            queue_model(stream, self._content, image[4], image[5], logits[5])
+        except Failure as failure:
+            raise RuntimeError(str(failure)) from None
+        if run_options is None or run_options.entries.get("disable_synchronize_execution_providers") != "1":
+            stream.run_all()
 
 
 def _call(name):

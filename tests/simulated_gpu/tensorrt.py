@@ -3,8 +3,8 @@
 import enum
 import json
 
-from simulated_gpu.machine import MACHINE, Failure
-from simulated_gpu.models import queue_model, session_of, stream_of
+from simulated_gpu.machine import MACHINE, Failure, Stream, current_gpu
+from simulated_gpu.models import queue_model, session_of
 
 __version__ = "10.99.0"
 MAGIC = b"a simulated plan\n"
@@ -57,9 +57,8 @@ def _say(logger, text):
 def _attempt(logger, name, work):
     """The result, or None, and a word in the log: TensorRT raises nothing."""
     try:
-        with MACHINE.lock:
-            MACHINE.call(name)
-            return work()
+        MACHINE.call(name)
+        return work()
     except Failure as failure:
         _say(logger, "out of memory" if failure.kind == "memory" else str(failure))
         return None
@@ -71,8 +70,6 @@ class Runtime:
 
     def deserialize_cuda_engine(self, serialized_engine):
         def load():
-            from simulated_gpu.driver import current_gpu
-
             gpu, plan = current_gpu(), bytes(serialized_engine)
             if plan in MACHINE.plans:
                 return ICudaEngine(self._logger, gpu, MACHINE.plans[plan], (1, 64, 256))
@@ -150,14 +147,14 @@ class IExecutionContext:
 
     def execute_async_v3(self, stream_handle):
         def queue():
-            stream = stream_of(stream_handle)
+            stream = Stream(stream_handle)
             memory, size = self._scratch
             if size < self.SCRATCH_A_ROW * self._shape[0]:
                 raise Failure("logic", "the context has not enough scratch memory")
             MACHINE.at(self.engine.gpu, memory, size)
             images, logits = self._addresses.values()
             queue_model(stream, self.engine.onnx, self._shape, images, logits)
-            stream.add(lambda: MACHINE.at(self.engine.gpu, memory, size)[:size].fill(0xEE))
+            stream.add(lambda: MACHINE.at(self.engine.gpu, memory, size).fill(0xEE))
             return True
 
         return bool(_attempt(self.engine._logger, "execute_async_v3", queue))
