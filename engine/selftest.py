@@ -5,7 +5,7 @@ import hashlib
 import itertools
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from ars.engine.requests import Phase, Request
 from ars.engine.samplers.host import HostSampler, usable_instructions
 from ars.engine.smoothed import load
 from ars.engine.statistics.plan import Plan
-from ars.errors import ArgumentError, ArsError
+from ars.errors import ArgumentError, ArsError, one_line
 from ars.noise import FAMILIES, Family
 
 if TYPE_CHECKING:
@@ -79,6 +79,8 @@ def _attempt(name: str, check: Callable[[], tuple[bool, str]]) -> Check:
         return Check(name, *check())
     except ArsError as error:
         return Check(name, False, str(error))
+    except Exception as error:  # a library's own error, on a machine that nobody has seen: the other checks still run
+        return Check(name, False, f"{type(error).__name__}: {one_line(error)}; please report this")
 
 
 def _slots() -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -203,7 +205,8 @@ def _check_backends(device: str) -> Iterator[Check]:
             if backend.find_problem() is not None:
                 continue
             try:
-                file = MODEL if backend.reads(MODEL) else backend.load().convert(MODEL, Path(folder), _BATCH)
+                with _current(device):
+                    file = MODEL if backend.reads(MODEL) else backend.load().convert(MODEL, Path(folder), _BATCH)
             except ArsError as error:
                 checked = True
                 yield Check(backend.name, False, str(error))
@@ -213,6 +216,18 @@ def _check_backends(device: str) -> Iterator[Check]:
                 yield from _check_model(device, backend.name, file)
     if not checked:
         yield Check("model", False, f"no backend runs models on {device}; `ars-engine devices` says what to install")
+
+
+@contextmanager
+def _current(device: str) -> Iterator[None]:
+    """Inside this context, a GPU is the one that engines are built for."""
+    if device == CPU:
+        yield
+        return
+    from ars.engine.gpu import Gpu
+
+    with closing(Gpu(int(device.removeprefix("cuda:")))) as gpu, gpu.current():
+        yield
 
 
 def _check_model(device: str, backend: str, file: Path) -> Iterator[Check]:

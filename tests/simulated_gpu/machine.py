@@ -91,6 +91,10 @@ class Machine:
         self.faults = Faults()
         self.plans: dict[bytes, bytes] = {}
         """By a plan of the real TensorRT, the ONNX file that it was built from."""
+        self.sessions: list[dict[str, str]] = []
+        """The options of each session of onnxruntime-gpu."""
+        self.lacks_libraries = False
+        """Whether CUDA's and cuDNN's libraries are missing, without which onnxruntime-gpu falls back to the CPU."""
         self.before_wait: Callable[[], None] = lambda: None
         self.steps: list[object] = []
         """The work of other libraries, which streams hold by its address."""
@@ -135,8 +139,8 @@ class Machine:
 
     @property
     def log(self) -> list[tuple[str, int, int, bool]]:
-        """Each copy ("down" to the GPU, "up" to the host) and each allocation ("taken"): the GPU, the bytes, and whether
-        the host's memory was pinned."""
+        """Each copy ("down" to the GPU, "up" to the host) and each allocation ("taken"): the GPU, the bytes, and
+        whether the host's memory was pinned."""
         most = driver().machine_log(None, 0)
         entries = (ctypes.c_long * 4 * most)()
         driver().machine_log(entries, most)

@@ -10,6 +10,10 @@ def get_available_providers():
     return ["CUDAExecutionProvider", "CPUExecutionProvider"]
 
 
+def preload_dlls():
+    print("Failed to load a library that nobody needs to know of")
+
+
 class SessionOptions:
     pass
 
@@ -39,11 +43,14 @@ class InferenceSession:
         self._content = path_or_bytes
         ((name, self._options),) = providers
         assert name == "CUDAExecutionProvider"
+        MACHINE.sessions.append(self._options)
 
     def get_providers(self):
-        return get_available_providers()
+        return get_available_providers()[MACHINE.lacks_libraries :]
 
     def io_binding(self):
+        if MACHINE.lacks_libraries:
+            raise RuntimeError("There's no data transfer registered for copying tensors from CPU MemoryType to GPU")
         return IOBinding()
 
     def run_with_iobinding(self, iobinding, run_options=None):

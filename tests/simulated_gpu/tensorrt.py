@@ -198,6 +198,8 @@ class IBuilderConfig:
 
 class Builder:
     def __init__(self, logger):
+        if _attempt(logger, "Builder", current_gpu) is None:
+            raise TypeError("pybind11::init(): factory function returned nullptr")
         self._logger = logger
 
     def create_network(self, flags=0):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import TensorProto
 from simulated_gpu.machine import Failure, Faults, current_gpu
 from simulated_gpu.tensorrt import make_plan
 from support import models
@@ -15,7 +16,8 @@ from support.engine_runs import certify, records, refused
 import ars
 from ars.engine.records.store import read_header
 from ars.engine.row_check import RowCheck
-from ars.errors import ArsError
+from ars.engine.runners import gpu_error
+from ars.errors import ArsError, OutOfMemory
 
 pytestmark = pytest.mark.usefixtures("files", "machine", "plan")
 
@@ -24,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("files", "machine", "plan")
 ENDS = {
     "cuCtxPopCurrent": {"current"},
     "cuDevicePrimaryCtxRelease": {"contexts"},
-    **dict.fromkeys(("cuMemFree", "cuMemFreeHost", "cuStreamDestroy", "cuEventDestroy", "cuModuleUnload"), {"left"}),
+    **{f"cu{end}": {"left"} for end in ("MemFree", "MemFreeHost", "StreamDestroy", "EventDestroy", "ModuleUnload")},
     # Whatever had to be released in a context that could not be made current ended with the context.
     "cuCtxPushCurrent": {"left"},
 }
@@ -237,3 +239,31 @@ def test_files_and_backends_that_do_not_run_on_a_gpu_are_refused():
     Path("model.pt").write_bytes(b"")
     refused(certify("--device", "cuda:0", engine="model.pt"), "model.pt: it does not run on cuda:0; use --device cpu")
     refused(certify("--device", "cuda:0", "--backend", "openvino"), "model.onnx: openvino does not run on cuda:0")
+
+
+def test_a_gpu_without_cudas_libraries_is_one_sentence_and_no_lack_of_memory(machine):
+    machine.lacks_libraries = True
+    result = certify("--device", "cuda:0", "--batch", "64", engine="model.onnx")
+    refused(result, "model.onnx: onnxruntime ", "cannot use cuda:0; install the CUDA and cuDNN", status=1)
+    assert "not enough memory" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_memory"),
+    [
+        ("CUDA failure 2: out of memory ; GPU=0", True),
+        ("BFCArena::AllocateRawInternal Failed to allocate memory for requested buffer of size 1024", True),
+        ("CUDA failure 700: an illegal memory access was encountered", False),
+        ("There's no data transfer registered for copying tensors from MemoryType: Cpu to Gpu", False),
+    ],
+)
+def test_only_a_failed_allocation_is_a_lack_of_memory(reason, is_memory):
+    assert isinstance(gpu_error("model.onnx: it failed", reason), OutOfMemory) == is_memory
+
+
+@pytest.mark.parametrize(("kind", "tf32"), [(TensorProto.FLOAT, "0"), (TensorProto.FLOAT16, None)])
+def test_tf32_is_off_for_float32_models_only(machine, kind, tf32):
+    models.linear(Path("kind.onnx"), kind=kind)
+    assert certify("--device", "cuda:0", "--max", "1", engine="kind.onnx").exit_code == 0
+    assert machine.sessions
+    assert {session.get("use_tf32") for session in machine.sessions} == {tf32}

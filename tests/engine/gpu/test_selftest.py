@@ -84,6 +84,23 @@ def test_a_gpu_that_fails_a_check_is_one_line_and_the_others_go_on(machine):
     assert "this is a test" in result.stdout
 
 
+def test_a_tensorrt_that_cannot_be_initialised_is_one_line(machine):
+    machine.faults = Faults(at=1, only=lambda name: name == "Builder")
+    result = run("selftest", "--device", "cuda:0")
+    assert result.exit_code == 1
+    assert "Error: cuda:0 failed 1 checks; do not certify with it" in result.stderr
+    (line,) = [line for line in result.stdout.splitlines() if "FAILED" in line]
+    assert "cannot build it (this is a test; " in line
+    assert "factory function returned nullptr" in line
+
+
+def test_an_error_of_a_library_that_nobody_expects_is_one_line(machine, monkeypatch):
+    monkeypatch.setattr("ars.engine.selftest._some_logits", lambda: {}["no such key"])
+    result = run("selftest", "--device", "cuda:0")
+    assert result.exit_code == 1
+    assert "FAILED  KeyError: 'no such key'; please report this" in result.stdout
+
+
 def test_what_cannot_be_checked_is_refused(machine):
     assert "check one at a time" in run("selftest", "--device", "cuda:0,cuda:1").stderr
     assert "it is cpu, cuda:0, or several" in run("selftest", "--device", "gpu").stderr
