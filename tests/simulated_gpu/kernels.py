@@ -35,10 +35,10 @@ def parameter_bytes(name: str) -> int:
     return int(library().launch(name.encode(), _three((0, 0, 0)), _three((0, 0, 0)), None, None, None))
 
 
-def launch(name: str, grid: Sequence[int], block: Sequence[int], form: str, *arguments: float, by=library) -> None:
-    """Run a kernel of a library on memory of this process; the arguments are packed as CUDA's driver takes them."""
+def launch(name: str, grid: Sequence[int], block: Sequence[int], form: str, *arguments: float) -> None:
+    """Run a kernel on memory of this process; the arguments are packed as CUDA's driver takes them."""
     packed, fault = struct.pack(form, *arguments), ctypes.c_int()
-    size = by().launch(name.encode(), _three(grid), _three(block), packed, None, ctypes.byref(fault))
+    size = library().launch(name.encode(), _three(grid), _three(block), packed, None, ctypes.byref(fault))
     assert size == len(packed), f"{form} does not fit the parameters of {name}"
     assert fault.value == 0, f"{name}: CUDA error {fault.value}"
 
