@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ars.bench.bounds import bounds
+from ars.bench.gpu_report import gpu_report
 from ars.bench.paper.command import paper
 from ars.bench.report.command import report
 from ars.bench.run.command import run
@@ -31,6 +32,7 @@ main.add_command(paper)
 main.add_command(stopping)
 main.add_command(bounds)
 main.add_command(report)
+main.add_command(gpu_report)
 
 
 @main.command()

@@ -45,6 +45,7 @@ def installed(**machine: object) -> Iterator[Machine]:
     stand_ins: dict[str, types.ModuleType | None] = {"tensorrt": tensorrt, "tensorrt_rtx": None}
     if os.environ.get("ARS_TEST_BINDING") == "pycuda":  # `make test-gpu-lab` sets it
         stand_ins |= {"cuda": None, "cuda.bindings": None}
+        sys.setdlopenflags(os.RTLD_LAZY)  # pycuda links to functions that the simulated driver does not have
     before = {name: sys.modules.pop(name, None) for name in (*_PROJECT, *stand_ins)}
     MACHINE.reset(**machine)
     try:

@@ -20,7 +20,7 @@ def compiled(source: Path, *flags: str, name: str = "made.so") -> ctypes.CDLL:
         command = ["c++", *FLAGS, *flags, f"-I{HOST}", f"-I{NATIVE}", source, "-o", made]
         run = subprocess.run(command, capture_output=True, text=True, timeout=300)
         assert run.returncode == 0, run.stderr
-        return ctypes.CDLL(str(made))  # it stays mapped without its file
+        return ctypes.CDLL(str(made), ctypes.RTLD_GLOBAL)  # it stays mapped without its file
 
 
 @functools.cache

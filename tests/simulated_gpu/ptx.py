@@ -1,5 +1,5 @@
 """The PTX that nvcc writes for kernels.cu, from which a GPU's machine code is made, translated to C++ that does what it
-says, thread by thread. An instruction that is not known here is an error, and so is arithmetic that a GPU might contract.
+says, thread by thread. An instruction that is not known here is an error, and so is arithmetic that may be contracted.
 Every access to the GPU's memory is checked for its bounds and its alignment."""
 
 import ctypes
