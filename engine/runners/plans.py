@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 __all__ = ["PlanRunner", "fits", "make_log"]
 
 
+# TensorRT for RTX supports no data center GPUs of these major compute capabilities, Hopper and Blackwell's.
+_NOT_RTX = (9, 10)
+
+
 def fits(build: EngineBuild, compute_capability: tuple[int, int]) -> bool:
     """Whether an engine runs on GPUs of this compute capability, as far as its manifest can tell."""
 
@@ -29,6 +33,8 @@ def fits(build: EngineBuild, compute_capability: tuple[int, int]) -> bool:
         lowest = int(known[1]), int(known[2])
         return compute_capability >= lowest if known[3] else compute_capability == lowest
 
+    if build.flavour == "tensorrt_rtx" and compute_capability[0] in _NOT_RTX:
+        return False
     return any(map(one, build.compute_capabilities or ("unknown",)))
 
 
@@ -144,7 +150,7 @@ class PlanRunner(GpuRunner):
     def bind(self, stream: int, shape: tuple[int, ...], images: int, logits: int) -> Iterator[Callable[[], None]]:
         # The context works in memory that we allocate for this shape. TensorRT would allocate it for the largest batch
         # of the profile.
-        context = self._engine.create_execution_context(self.trt.ExecutionContextAllocationStrategy.USER_MANAGED)
+        context = self.make_context(self.trt.ExecutionContextAllocationStrategy.USER_MANAGED)
         if context is None:
             raise self._failed("makes no context")
         if not context.set_input_shape(self.image.name, shape):
@@ -161,6 +167,9 @@ class PlanRunner(GpuRunner):
                     raise self._failed(f"failed on a batch of {shape[0]}")
 
             yield enqueue
+
+    def make_context(self, strategy: Any) -> Any:
+        return self._engine.create_execution_context(strategy)
 
     def _failed(self, what: str) -> RunError:
         return gpu_error(f"{self.path}: {self.name} {what} on {self.gpu.name}", self._log.reason())

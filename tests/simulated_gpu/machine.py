@@ -93,6 +93,8 @@ class Machine:
         """By a plan of the real TensorRT, the ONNX file that it was built from."""
         self.sessions: list[dict[str, str]] = []
         """The options of each session of onnxruntime-gpu."""
+        self.runtime_configs: list[object] = []
+        """The configuration of each context of tensorrt_rtx."""
         self.lacks_libraries = False
         """Whether CUDA's and cuDNN's libraries are missing, without which onnxruntime-gpu falls back to the CPU."""
         self.before_wait: Callable[[], None] = lambda: None

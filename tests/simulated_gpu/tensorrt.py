@@ -34,6 +34,28 @@ class ExecutionContextAllocationStrategy(enum.Enum):
     USER_MANAGED = 2
 
 
+class DynamicShapesKernelSpecializationStrategy(enum.Enum):
+    LAZY = 0
+    EAGER = 1
+    NONE = 2
+
+
+class CudaGraphStrategy(enum.Enum):
+    DISABLED = 0
+    WHOLE_GRAPH_CAPTURE = 1
+
+
+class IRuntimeConfig:
+    """Only tensorrt_rtx has it, for which this module stands in, too."""
+
+    dynamic_shapes_kernel_specialization_strategy = DynamicShapesKernelSpecializationStrategy.LAZY
+    cuda_graph_strategy = CudaGraphStrategy.DISABLED
+    strategy = ExecutionContextAllocationStrategy.STATIC
+
+    def set_execution_context_allocation_strategy(self, strategy):
+        self.strategy = strategy
+
+
 class ILogger:
     class Severity(enum.Enum):
         INTERNAL_ERROR = 0
@@ -114,7 +136,13 @@ class ICudaEngine:
     def get_tensor_profile_shape(self, name, profile_index):
         return [(batch, *self.get_tensor_shape(name)[1:]) for batch in self.batches]
 
+    def create_runtime_config(self):
+        return IRuntimeConfig()
+
     def create_execution_context(self, strategy=ExecutionContextAllocationStrategy.STATIC):
+        if isinstance(strategy, IRuntimeConfig):
+            MACHINE.runtime_configs.append(strategy)
+            strategy = strategy.strategy
         assert strategy is ExecutionContextAllocationStrategy.USER_MANAGED
         return _attempt(self._logger, "create_execution_context", lambda: IExecutionContext(self))
 

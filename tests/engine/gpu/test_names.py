@@ -105,6 +105,29 @@ def test_tensorrt_is_called_by_the_names_that_are_listed():
     assert {name.split(".")[-1] for name in TENSORRT} <= attributes | {"log", "__version__"}
 
 
+@pytest.mark.skipif(rtx is None, reason="tensorrt_rtx is not installed")
+def test_the_names_that_only_tensorrt_rtx_has_are_in_the_real_one_and_simulated():
+    for name in (
+        "CudaGraphStrategy.WHOLE_GRAPH_CAPTURE",
+        "DynamicShapesKernelSpecializationStrategy.EAGER",
+        "ICudaEngine.create_runtime_config",
+        "IRuntimeConfig.cuda_graph_strategy",
+        "IRuntimeConfig.dynamic_shapes_kernel_specialization_strategy",
+        "IRuntimeConfig.set_execution_context_allocation_strategy",
+    ):
+        found(rtx, name)
+        found(simulated_tensorrt, name)
+
+
+def test_engines_of_tensorrt_rtx_fit_no_hopper_and_no_data_center_blackwell():
+    from ars.engine.runners.plans import fits
+    from ars.manifest import EngineBuild, Profile
+
+    build = EngineBuild("tensorrt_rtx", "1.7", ("8.0+",), Profile(1, 1, 1), "model.onnx", "")
+    fitting = [major for major in (7, 8, 9, 10, 12) if fits(build, (major, 0))]
+    assert fitting == [8, 12]
+
+
 def test_onnxruntimes_names_are_the_real_ones_with_these_parameters():
     for name in ("InferenceSession.run_with_iobinding", "IOBinding.bind_input", "IOBinding.bind_output"):
         assert offered(found(onnxruntime, name)) == offered(found(simulated_onnxruntime, name))
@@ -138,4 +161,8 @@ def test_an_engine_that_was_built_for_real_runs_from_its_onnx(files, monkeypatch
         assert certify().exit_code == 0
         assert records() == records("gpu.sqlite")
         assert read_header(Path("gpu.sqlite")).settings.runner == "tensorrt_rtx"
+        for config in machine.runtime_configs:
+            assert config.dynamic_shapes_kernel_specialization_strategy.name == "EAGER"
+            assert config.cuda_graph_strategy.name == "WHOLE_GRAPH_CAPTURE"
+        assert machine.runtime_configs
         monkeypatch.undo()
