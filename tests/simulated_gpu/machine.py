@@ -20,7 +20,7 @@ _HOOK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p)
 _STEP = ctypes.CFUNCTYPE(ctypes.c_int)
 # What a failure is in CUDA's numbers: out of memory, launch failed, invalid value, unknown.
 _CODES = {"memory": 2, "launch": 719, "logic": 1, "error": 999}
-_HELD = ("memory", "pinned", "streams", "events", "modules", "graphs", "contexts", "current", "left")
+_HELD = ("memory", "pinned", "streams", "events", "modules", "contexts", "current", "left")
 
 
 class Failure(Exception):

@@ -59,13 +59,6 @@ Stream* find(Context* context, void* stream) {
   Stream* stream = find(context, handle); \
   if (stream == nullptr) return INVALID_HANDLE
 
-// While a stream records a graph, nothing that waits or allocates may be called.
-bool any_capture(Context* context) {
-  for (Stream* stream : context->streams)
-    if (stream->capture) return true;
-  return false;
-}
-
 }  // namespace
 
 // For the tests.
@@ -93,14 +86,14 @@ API void machine_text(int error, const char* text) {
   std::lock_guard<std::recursive_mutex> hold(lock);
   texts[error] = text;
 }
-// Memory, pinned memory, streams, events, modules, graphs and contexts of a GPU; the contexts of this thread; and what
+// Memory, pinned memory, streams, events, modules and contexts of a GPU; the contexts of this thread; and what
 // ended only with its context.
 API void machine_held(int gpu, long* out) {
   std::lock_guard<std::recursive_mutex> hold(lock);
   const Context& c = contexts[gpu];
-  const size_t held[] = {c.memory.size(), c.pinned.size(),    c.streams.size(), c.events.size(), c.modules.size(),
-                         c.graphs.size(), (size_t)c.retained, stack.size(),     (size_t)c.left};
-  for (int i = 0; i < 9; ++i) out[i] = (long)held[i];
+  const size_t held[] = {c.memory.size(),  c.pinned.size(),    c.streams.size(), c.events.size(),
+                         c.modules.size(), (size_t)c.retained, stack.size(),     (size_t)c.left};
+  for (int i = 0; i < 8; ++i) out[i] = (long)held[i];
 }
 API void* machine_at(int gpu, uint64_t address, size_t size) {
   std::lock_guard<std::recursive_mutex> hold(lock);
@@ -126,7 +119,7 @@ API int machine_waiting(int gpu) {  // the streams that have something to do
 API int machine_enqueue(void* stream, int (*work)(void)) {
   std::lock_guard<std::recursive_mutex> hold(lock);
   if (machine_gpu_of(stream) < 0) return INVALID_HANDLE;
-  add((Stream*)stream, work);
+  ((Stream*)stream)->work.push_back(work);
   return SUCCESS;
 }
 
@@ -155,7 +148,6 @@ API int cuGetErrorString(int error, const char** text) {
       {NOT_FOUND, "named symbol not found"},
       {ILLEGAL_ADDRESS, "an illegal memory access was encountered"},
       {CONTEXT_IS_DESTROYED, "context is destroyed"},
-      {STREAM_CAPTURE_UNSUPPORTED, "operation not permitted when stream is capturing"},
   };
   std::lock_guard<std::recursive_mutex> hold(lock);
   const auto own = texts.find(error);
@@ -239,7 +231,6 @@ API int cuMemGetInfo_v2(size_t* left, size_t* total) {
 API int cuMemAlloc_v2(uint64_t* address, size_t size) {
   BEGIN_IN_CONTEXT(cuMemAlloc);
   if (size == 0) return INVALID_VALUE;
-  if (any_capture(context)) return STREAM_CAPTURE_UNSUPPORTED;
   log_of_memory.push_back({TAKEN, context->gpu, (long)size, 0});
   if (context->used + size > memory_size) return OUT_OF_MEMORY;
   *address = next_address;
@@ -276,7 +267,7 @@ API int cuMemFreeHost(void* address) {
 API int cuStreamCreate(void** stream, unsigned flags) {
   BEGIN_IN_CONTEXT(cuStreamCreate);
   if (flags > 1) return INVALID_VALUE;
-  Stream* made = new Stream{context, {}, 0, nullptr};
+  Stream* made = new Stream{context, {}, 0};
   context->streams.insert(made);
   *stream = made;
   return SUCCESS;
@@ -290,7 +281,7 @@ API int cuStreamDestroy_v2(void* handle) {
 }
 API int cuStreamSynchronize(void* handle) {
   BEGIN_ON_STREAM(cuStreamSynchronize, handle);
-  return stream->capture ? STREAM_CAPTURE_UNSUPPORTED : run_all(stream, hold);
+  return run_all(stream, hold);
 }
 API int cuEventCreate(void** event, unsigned) {
   BEGIN_IN_CONTEXT(cuEventCreate);
@@ -322,11 +313,10 @@ static int copy(Context* context, Stream* stream, uint64_t device, void* host, s
                 std::unique_lock<std::recursive_mutex>& hold) {
   const bool pinned = context->is_pinned(host, size);
   if (!context->at(device, size)) return INVALID_VALUE;
-  if (!pinned && stream->capture) return STREAM_CAPTURE_UNSUPPORTED;
   log_of_memory.push_back({up ? UP : DOWN, context->gpu, (long)size, pinned});
   std::shared_ptr<std::vector<char>> staged;
   if (!pinned && !up) staged = std::make_shared<std::vector<char>>((char*)host, (char*)host + size);
-  add(stream, [=]() -> int {
+  stream->work.push_back([=]() -> int {
     std::lock_guard<std::recursive_mutex> held(lock);
     unsigned char* at = context->at(device, size);
     if (!at || (pinned && !context->is_pinned(host, size))) return ILLEGAL_ADDRESS;
@@ -349,7 +339,7 @@ API int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t size, void* handle)
 API int cuMemsetD32Async(uint64_t to, unsigned value, size_t words, void* handle) {
   BEGIN_ON_STREAM(cuMemsetD32Async, handle);
   if (to % 4 || !context->at(to, 4 * words)) return INVALID_VALUE;
-  add(stream, [=]() -> int {
+  stream->work.push_back([=]() -> int {
     std::lock_guard<std::recursive_mutex> held(lock);
     unsigned* at = (unsigned*)context->at(to, 4 * words);
     if (!at) return ILLEGAL_ADDRESS;
@@ -408,7 +398,7 @@ API int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, un
   const unsigned none[3] = {0, 0, 0};
   if (!bytes || size != launch(name.c_str(), none, none, nullptr, nullptr, nullptr)) return INVALID_VALUE;
   const std::vector<char> parameters(bytes, bytes + size);
-  add(stream, [=]() -> int {
+  stream->work.push_back([=]() -> int {
     const unsigned grid[3] = {gx, gy, gz}, block[3] = {bx, by, bz};
     int fault = SUCCESS;
     std::lock_guard<std::recursive_mutex> held(lock);
@@ -421,49 +411,6 @@ API int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, un
   return SUCCESS;
 }
 
-// Graphs: what is queued on a stream while it records is done whenever the graph is launched.
-API int cuStreamBeginCapture_v2(void* handle, int) {
-  BEGIN_ON_STREAM(cuStreamBeginCapture, handle);
-  if (stream->capture) return STREAM_CAPTURE_UNSUPPORTED;
-  stream->capture = new Graph;
-  context->graphs.insert(stream->capture);
-  return SUCCESS;
-}
-API int cuStreamEndCapture(void* handle, void** graph) {
-  BEGIN_ON_STREAM(cuStreamEndCapture, handle);
-  if (!stream->capture) return INVALID_VALUE;
-  *graph = stream->capture;
-  stream->capture = nullptr;
-  return SUCCESS;
-}
-API int cuGraphInstantiateWithFlags(void** executable, void* graph, unsigned long long) {
-  BEGIN_IN_CONTEXT(cuGraphInstantiate);
-  if (!context->graphs.count((Graph*)graph)) return INVALID_VALUE;
-  Graph* made = new Graph(*(Graph*)graph);
-  context->graphs.insert(made);
-  *executable = made;
-  return SUCCESS;
-}
-static int end_graph(Context* context, void* graph) {
-  if (!context->graphs.erase((Graph*)graph)) return INVALID_VALUE;
-  delete (Graph*)graph;
-  return SUCCESS;
-}
-API int cuGraphDestroy(void* graph) {
-  BEGIN_IN_CONTEXT(cuGraphDestroy);
-  return end_graph(context, graph);
-}
-API int cuGraphExecDestroy(void* executable) {
-  BEGIN_IN_CONTEXT(cuGraphExecDestroy);
-  return end_graph(context, executable);
-}
-API int cuGraphLaunch(void* executable, void* handle) {
-  BEGIN_ON_STREAM(cuGraphLaunch, handle);
-  if (!context->graphs.count((Graph*)executable)) return INVALID_VALUE;
-  for (const Step& step : ((Graph*)executable)->steps) add(stream, step);
-  return SUCCESS;
-}
-
 // cuda-python asks here for each function, by its name without the version.
 API int cuGetProcAddress_v2(const char* name, void** function, int, unsigned long long, int* status) {
   Dl_info here;
@@ -471,7 +418,7 @@ API int cuGetProcAddress_v2(const char* name, void** function, int, unsigned lon
   void* self = dlopen(here.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
   const std::string plain = name;
   *function = dlsym(self, (plain + "_v2").c_str());
-  if (!*function) *function = dlsym(self, plain == "cuGraphInstantiate" ? "cuGraphInstantiateWithFlags" : name);
+  if (!*function) *function = dlsym(self, name);
   dlclose(self);
   if (status) *status = *function ? 0 : 1;
   return *function ? SUCCESS : NOT_FOUND;

@@ -33,9 +33,6 @@ enum Result {
   NOT_FOUND = 500,
   ILLEGAL_ADDRESS = 700,
   CONTEXT_IS_DESTROYED = 709,
-  NOT_SUPPORTED = 801,
-  STREAM_CAPTURE_UNSUPPORTED = 900,
-  UNKNOWN = 999,
 };
 
 using Step = std::function<int()>;
@@ -60,13 +57,10 @@ struct Memory {
   }
 };
 
-struct Graph { std::vector<Step> steps; };
-
 struct Stream {
   Context* context;
   std::deque<Step> work;
   uint64_t done = 0;
-  Graph* capture = nullptr;
 
   uint64_t added() const { return done + work.size(); }
 };
@@ -88,7 +82,6 @@ struct Context {
   std::set<Stream*> streams;
   std::set<Event*> events;
   std::set<Module*> modules;
-  std::set<Graph*> graphs;
 
   // The bytes at an address of this GPU; null unless all of them are in one allocation.
   unsigned char* at(uint64_t address, size_t size) {
@@ -104,13 +97,12 @@ struct Context {
     return false;
   }
   void end() {
-    left += (long)(memory.size() + pinned.size() + streams.size() + events.size() + modules.size() + graphs.size());
+    left += (long)(memory.size() + pinned.size() + streams.size() + events.size() + modules.size());
     for (Stream* stream : streams) delete stream;
     for (Event* event : events) delete event;
     for (Module* module : modules) delete module;
-    for (Graph* graph : graphs) delete graph;
     for (auto& [start, length] : pinned) free(start);
-    streams.clear(), events.clear(), modules.clear(), graphs.clear(), pinned.clear(), memory.clear();
+    streams.clear(), events.clear(), modules.clear(), pinned.clear(), memory.clear();
     used = 0, error = SUCCESS;
   }
 };
@@ -133,11 +125,4 @@ inline int run_to(Stream* stream, uint64_t mark, std::unique_lock<std::recursive
 
 inline int run_all(Stream* stream, std::unique_lock<std::recursive_mutex>& hold) {
   return run_to(stream, stream->added(), hold);
-}
-
-inline void add(Stream* stream, Step step) {
-  if (stream->capture)
-    stream->capture->steps.push_back(std::move(step));
-  else
-    stream->work.push_back(std::move(step));
 }
