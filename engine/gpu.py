@@ -254,7 +254,15 @@ def _compile_kernels(folder: Path, gpu: GpuFacts) -> bytes:
         raise DeviceError(f"the kernels cannot be compiled for {gpu.name} (there is no nvcc); {fix}")
     with tempfile.TemporaryDirectory() as made:
         cubin, architecture = Path(made) / "kernels.cubin", "".join(map(str, gpu.compute_capability))
-        command = [nvcc, "-std=c++17", "-cubin", f"-arch=sm_{architecture}", folder / "kernels.cu", "-o", cubin]
+        command = [
+            nvcc,
+            "-std=c++17",
+            "-cubin",
+            f"-arch=sm_{architecture}",
+            str(folder / "kernels.cu"),
+            "-o",
+            str(cubin),
+        ]
         run = subprocess.run(command, capture_output=True, text=True)
         if run.returncode:
             raise DeviceError(f"the kernels cannot be compiled for {gpu.name} ({one_line(run.stderr)}); {fix}")

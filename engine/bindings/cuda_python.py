@@ -85,7 +85,7 @@ class _CudaPython:
     def allocate_pinned(self, shape: tuple[int, ...], dtype: DTypeLike) -> tuple[NDArray[Any], Callable[[], None]]:
         size = math.prod(shape) * np.dtype(dtype).itemsize
         address = _call(driver.cuMemHostAlloc, size, 0)
-        array = np.frombuffer((ctypes.c_char * size).from_address(address), dtype).reshape(shape)
+        array = np.frombuffer(memoryview((ctypes.c_char * size).from_address(address)), dtype).reshape(shape)
         return array, lambda: _call(driver.cuMemFreeHost, address)
 
     def make_stream(self) -> tuple[Any, Callable[[], None]]:
