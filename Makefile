@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 NATIVE := $(wildcard engine/native/*.h engine/native/*.cpp engine/native/*.cu)
 CPP := $(NATIVE) $(wildcard $(addprefix tests/engine/native/*.,cpp cu) $(addprefix tests/simulated_gpu/host/*.,h cpp))
 
-.PHONY: demo test test-slow check format clean
+.PHONY: demo test test-slow test-gpu-lab check format clean
 
 demo: $(VENV)/installed
 	examples/demo.sh
@@ -25,6 +25,10 @@ test: check
 # adaptive certificates of each kind.
 test-slow: $(VENV)/develop
 	$(BIN)/pytest -m slow
+
+# The GPU tests on the real pycuda instead of cuda-python. It is built first, which takes minutes and needs nvcc.
+test-gpu-lab: $(VENV)/develop
+	tests/gpu_lab.sh
 
 # mypy does not follow an editable install, so build/tree shows it the folders as the import package.
 check: $(VENV)/develop

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from ars.bench.bounds import bounds
 from ars.bench.field import field
+from ars.bench.gpu_report import gpu_report
 from ars.bench.paper.command import paper
 from ars.bench.report.command import report
 from ars.bench.run.command import run
@@ -34,6 +35,7 @@ main.add_command(stopping)
 main.add_command(bounds)
 main.add_command(field)
 main.add_command(report)
+main.add_command(gpu_report)
 main.add_command(sweep)
 
 

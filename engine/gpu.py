@@ -1,9 +1,13 @@
-"""GPUs through pycuda: contexts, streams, memory, and the launches of the project's kernels (engine/native/kernels.cu).
+"""GPUs: contexts, streams, memory, and the launches of the project's kernels (engine/native/kernels.cu).
 
-This is the only file that calls pycuda. It has not run on real hardware yet; docs/gpu.md says what has been tested.
+CUDA's driver is called through one of the packages in engine/bindings/, which is chosen when this module is imported.
+This has not run on real hardware yet; docs/gpu.md says what has been tested.
 """
 
-from collections.abc import Iterator
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,18 +16,14 @@ from typing import Any, TypeVar
 from numpy.typing import DTypeLike, NDArray
 
 from ars.engine import _native
-from ars.errors import ArgumentError, DeviceError, MissingPackage, OutOfMemory, one_line
+from ars.engine.bindings import Launcher, choose_binding
+from ars.errors import ArgumentError, DeviceError, OutOfMemory, one_line
 
-try:
-    import pycuda.driver as driver
-except ModuleNotFoundError as error:
-    raise MissingPackage("pycuda", "gpu") from error
-except ImportError as error:  # pycuda is installed, but the driver's library is not
-    raise DeviceError(f"no NVIDIA driver is installed ({error}); install one, or use --device cpu") from error
-
-__all__ = ["Gpu", "GpuFacts", "Workspace", "list_gpus"]
+__all__ = ["BINDING", "Gpu", "GpuFacts", "Workspace", "list_gpus"]
 
 T = TypeVar("T")
+
+BINDING = choose_binding()
 
 # The kernels, and the types of their parameters in the letters of Python's struct module.
 _FILL_NOISY, _FILL_LATTICE = "PPiqPPqIQ", "PPiqPPPPfqIQ"
@@ -35,9 +35,6 @@ _FORMS = {
     "count_votes": "PiPiqP",
 }
 _KERNELS = {f"{name}_{dtype}": form for name, form in _FORMS.items() for dtype in ("float32", "float16")}
-
-# CU_STREAM_NON_BLOCKING: the stream does not wait for the work of other libraries on the default stream.
-_NON_BLOCKING = 1
 
 
 @dataclass(frozen=True)
@@ -56,14 +53,9 @@ class GpuFacts:
 def list_gpus() -> list[GpuFacts]:
     """The GPUs of this machine."""
     with _errors("CUDA"):
-        driver.init()
-        version = driver.get_driver_version()
-        newest = f"{version // 1000}.{version % 1000 // 10}"
-        found = [(number, driver.Device(number)) for number in range(driver.Device.count())]
-        return [
-            GpuFacts(f"cuda:{number}", gpu.name(), tuple(gpu.compute_capability()), gpu.total_memory(), newest)
-            for number, gpu in found
-        ]
+        gpus, version = BINDING.find_gpus(), BINDING.driver_version()
+    newest = f"{version // 1000}.{version % 1000 // 10}"
+    return [GpuFacts(f"cuda:{number}", *gpu, newest) for number, gpu in enumerate(gpus)]
 
 
 @contextmanager
@@ -71,9 +63,9 @@ def _errors(name: str) -> Iterator[None]:
     """Turns the errors of CUDA into the project's own."""
     try:
         yield
-    except driver.MemoryError as error:
+    except BINDING.out_of_memory as error:
         raise OutOfMemory(f"{name} has not enough memory left ({one_line(error)}); use a smaller --batch") from error
-    except driver.Error as error:
+    except BINDING.error as error:
         fix = "what is certified is kept: check it with nvidia-smi, and run the same command again"
         raise DeviceError(f"{name} does not work, or was lost ({one_line(error)}); {fix}") from error
 
@@ -92,14 +84,15 @@ class Gpu:
             has = f"this machine has {', '.join(gpu.name for gpu in gpus) or 'no GPU'}"
             raise ArgumentError("device", self.name, has)
         self.facts = gpus[number]
-        self._module: Any = None
-        self._kernels: dict[str, Any] = {}
+        self._owned = ExitStack()
+        self._kernels: dict[str, Callable[[], Launcher]] = {}
         with _errors(self.name):
-            self._context: Any = driver.Device(number).retain_primary_context()
+            self._context: Any = BINDING.retain(number)
         try:
             with self.current():
-                self._module = module = _load_kernels(self.name)
-                self._kernels = {name: module.get_function(name).prepare(form) for name, form in _KERNELS.items()}
+                module, unload = _load_kernels(self.facts)
+                self._owned.callback(_end, unload)
+                self._kernels = {name: BINDING.find_kernel(module, name, form) for name, form in _KERNELS.items()}
         except BaseException:
             self.close()
             raise
@@ -108,38 +101,37 @@ class Gpu:
     def current(self) -> Iterator[None]:
         """Inside this context, the CUDA calls of the current thread go to this GPU."""
         with _errors(self.name):
-            self._context.push()
+            BINDING.push(self._context)
             try:
                 yield
             except BaseException:
-                with suppress(driver.Error):  # the first error says more than this one
-                    self._context.pop()
+                _end(BINDING.pop)  # the first error says more than this one
                 raise
-            self._context.pop()
+            BINDING.pop()
 
     def free_bytes(self) -> int:
         with self.current():
-            return int(driver.mem_get_info()[0])
+            return BINDING.free_bytes()
 
     @contextmanager
     def memory(self, size: int) -> Iterator[int]:
         """Allocates this many bytes, and gives their address. The GPU must be current."""
-        allocation = driver.mem_alloc(max(size, 1))
+        address, free = BINDING.allocate(max(size, 1))
         try:
-            yield int(allocation)
+            yield address
         finally:
-            _give_back(allocation)
+            _end(free)
 
-    def launch(self, kernel: str, grid: tuple[int, int], threads: int, stream: Any, *parameters: float) -> None:
-        self._kernels[kernel].prepared_async_call(grid, (threads, 1, 1), stream, *parameters)
+    def launcher(self, kernel: str) -> Launcher:
+        """What launches a kernel, for one thread at a time."""
+        return self._kernels[kernel]()
 
     def close(self) -> None:
         """Release the kernels and the context. Everything else in the context must have been released before."""
         with suppress(DeviceError), self.current():
             self._kernels = {}
-            self._module = None
-        with suppress(driver.Error):
-            self._context.detach()
+            self._owned.close()
+        _end(lambda: BINDING.release(self._context))
 
 
 class Workspace:
@@ -152,11 +144,12 @@ class Workspace:
     def __init__(self, gpu: Gpu) -> None:
         self._gpu = gpu
         self._owned = ExitStack()
+        self._launchers: dict[str, Launcher] = {}
         self.stream: Any = None
         self._mark: Any = None
         with self.filling():
-            self.stream = driver.Stream(_NON_BLOCKING)
-            self._mark = driver.Event(driver.event_flags.BLOCKING_SYNC)
+            self.stream = self._own(BINDING.make_stream())
+            self._mark = self._own(BINDING.make_event())
 
     @contextmanager
     def filling(self) -> Iterator[None]:
@@ -172,30 +165,42 @@ class Workspace:
         """Enter a context that ends when the workspace is closed."""
         return self._owned.enter_context(resource)
 
+    def _own(self, resource: tuple[T, Callable[[], None]]) -> T:
+        self._owned.callback(_end, resource[1])
+        return resource[0]
+
+    @property
+    def handle(self) -> int:
+        """The stream, as other libraries take it."""
+        return BINDING.handle(self.stream)
+
     def memory(self, size: int) -> int:
         """Allocate this many bytes on the GPU, and return their address."""
         return self.enter(self._gpu.memory(size))
 
     def pinned(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
         """An array in page-locked host memory, which the GPU can copy from and to without the CPU."""
-        array: NDArray[Any] = driver.pagelocked_empty(shape, dtype)
-        self._owned.callback(_give_back, array.base)
-        return array
+        return self._own(BINDING.allocate_pinned(shape, dtype))
 
     def upload(self, address: int, values: NDArray[Any]) -> None:
-        driver.memcpy_htod_async(address, values, self.stream)
+        BINDING.upload(address, values, self.stream)
 
     def download(self, values: NDArray[Any], address: int) -> None:
-        driver.memcpy_dtoh_async(values, address, self.stream)
+        BINDING.download(values, address, self.stream)
 
     def zero(self, address: int, words: int) -> None:
         """Set this many words of four bytes to zero."""
-        driver.memset_d32_async(address, 0, words, self.stream)
+        BINDING.zero(address, words, self.stream)
+
+    def launch(self, kernel: str, grid: tuple[int, int], threads: int, *parameters: float) -> None:
+        if kernel not in self._launchers:
+            self._launchers[kernel] = self._gpu.launcher(kernel)
+        self._launchers[kernel](grid, threads, self.stream, *parameters)
 
     def wait(self) -> None:
         """Sleep until everything that was queued is done."""
-        self._mark.record(self.stream)
-        self._mark.synchronize()
+        BINDING.record(self._mark, self.stream)
+        BINDING.wait(self._mark)
 
     @contextmanager
     def queueing(self) -> Iterator[None]:
@@ -209,38 +214,56 @@ class Workspace:
                 raise
 
     def _drain(self) -> None:
-        with suppress(driver.Error):
-            self.stream.synchronize()
+        _end(lambda: BINDING.synchronize(self.stream))
 
     def close(self) -> None:
-        if self.stream is None:
-            return
         with suppress(DeviceError), ExitStack() as after:
             with suppress(DeviceError):
                 after.enter_context(self._gpu.current())
-            self._drain()
-            self._owned.close()
+            if self.stream is not None:
+                self._drain()
+            self._launchers = {}
             self.stream = self._mark = None
+            self._owned.close()
 
 
-def _give_back(allocation: Any) -> None:
-    with suppress(driver.Error):
-        allocation.free()
+def _end(resource: Callable[[], None]) -> None:
+    """Call what ends a resource. An error means that the GPU was lost, and the resource with it."""
+    with suppress(BINDING.error):
+        resource()
 
 
-def _load_kernels(name: str) -> Any:
+def _load_kernels(gpu: GpuFacts) -> tuple[Any, Callable[[], None]]:
     """The kernels that were built with the package; or, if those do not fit this GPU, kernels compiled now."""
     folder = Path(_native.__file__).parent / "kernels"
     if (folder / "kernels.fatbin").exists():
-        with suppress(driver.Error):
-            return driver.module_from_buffer((folder / "kernels.fatbin").read_bytes())
-    from pycuda.compiler import compile as compile_cuda
-
+        with suppress(BINDING.error):
+            return BINDING.load_module((folder / "kernels.fatbin").read_bytes())
+    image = _compile_kernels(folder, gpu)
     try:
-        source, options = (folder / "kernels.cu").read_text(), ["-std=c++17"]
-        return driver.module_from_buffer(
-            compile_cuda(source, options=options, no_extern_c=True, include_dirs=[str(folder)])
-        )
-    except (driver.CompileError, OSError) as error:
-        fix = "install a CUDA toolkit that knows this GPU, with nvcc on the PATH"
-        raise DeviceError(f"the kernels cannot be compiled for {name} ({one_line(error)}); {fix}") from error
+        return BINDING.load_module(image)
+    except BINDING.error as error:
+        problem = f"the kernels that nvcc compiled do not load on {gpu.name} ({one_line(error)})"
+        fix = f"its driver is for CUDA {gpu.driver}: install a newer driver, or an older CUDA toolkit"
+        raise DeviceError(f"{problem}; {fix}") from error
+
+
+def _compile_kernels(folder: Path, gpu: GpuFacts) -> bytes:
+    nvcc, fix = shutil.which("nvcc"), "install a CUDA toolkit that knows this GPU, with nvcc on the PATH"
+    if nvcc is None:
+        raise DeviceError(f"the kernels cannot be compiled for {gpu.name} (there is no nvcc); {fix}")
+    with tempfile.TemporaryDirectory() as made:
+        cubin, architecture = Path(made) / "kernels.cubin", "".join(map(str, gpu.compute_capability))
+        command = [
+            nvcc,
+            "-std=c++17",
+            "-cubin",
+            f"-arch=sm_{architecture}",
+            str(folder / "kernels.cu"),
+            "-o",
+            str(cubin),
+        ]
+        run = subprocess.run(command, capture_output=True, text=True)
+        if run.returncode:
+            raise DeviceError(f"the kernels cannot be compiled for {gpu.name} ({one_line(run.stderr)}); {fix}")
+        return cubin.read_bytes()

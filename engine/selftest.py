@@ -5,7 +5,7 @@ import hashlib
 import itertools
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from ars.engine.requests import Phase, Request
 from ars.engine.samplers.host import HostSampler, usable_instructions
 from ars.engine.smoothed import load
 from ars.engine.statistics.plan import Plan
-from ars.errors import ArgumentError, ArsError
+from ars.errors import ArgumentError, ArsError, one_line
 from ars.noise import FAMILIES, Family
 
 if TYPE_CHECKING:
@@ -79,6 +79,8 @@ def _attempt(name: str, check: Callable[[], tuple[bool, str]]) -> Check:
         return Check(name, *check())
     except ArsError as error:
         return Check(name, False, str(error))
+    except Exception as error:  # a library's own error, on a machine that nobody has seen: the other checks still run
+        return Check(name, False, f"{type(error).__name__}: {one_line(error)}; please report this")
 
 
 def _slots() -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -161,7 +163,7 @@ def _fill_on(gpu: "Gpu", family: Family, stream: int, dtype: str) -> NDArray[np.
         table = sampler.end_rows(_REQUESTS)
         where, images = space.memory(table.nbytes), space.memory(out.nbytes)
         space.upload(where, table)
-        sampler.fill(space.stream, images, dtype, where, len(table), _ROWS)
+        sampler.fill(space, images, dtype, where, len(table), _ROWS)
         space.download(out, images)
         space.wait()
     return out
@@ -187,7 +189,7 @@ def _check_votes_on(gpu: "Gpu") -> tuple[bool, str]:
             space.upload(where, table)
             space.upload(from_, values)
             space.zero(to, counts.size)
-            sampler.count(space.stream, from_, dtype, values.shape[1], where, len(table), _ROWS, to)
+            sampler.count(space, from_, dtype, values.shape[1], where, len(table), _ROWS, to)
             space.download(counts, to)
             space.wait()
         same &= np.array_equal(counts, expected)
@@ -203,7 +205,8 @@ def _check_backends(device: str) -> Iterator[Check]:
             if backend.find_problem() is not None:
                 continue
             try:
-                file = MODEL if backend.reads(MODEL) else backend.load().convert(MODEL, Path(folder), _BATCH)
+                with _current(device):
+                    file = MODEL if backend.reads(MODEL) else backend.load().convert(MODEL, Path(folder), _BATCH)
             except ArsError as error:
                 checked = True
                 yield Check(backend.name, False, str(error))
@@ -213,6 +216,18 @@ def _check_backends(device: str) -> Iterator[Check]:
                 yield from _check_model(device, backend.name, file)
     if not checked:
         yield Check("model", False, f"no backend runs models on {device}; `ars-engine devices` says what to install")
+
+
+@contextmanager
+def _current(device: str) -> Iterator[None]:
+    """Inside this context, a GPU is the one that engines are built for."""
+    if device == CPU:
+        yield
+        return
+    from ars.engine.gpu import Gpu
+
+    with closing(Gpu(int(device.removeprefix("cuda:")))) as gpu, gpu.current():
+        yield
 
 
 def _check_model(device: str, backend: str, file: Path) -> Iterator[Check]:

@@ -26,7 +26,7 @@ def describe_machine() -> dict[str, str | int | float]:
         "python": platform.python_version(),
         "ars": VERSION,
     }
-    for package in ("numpy", "pycuda", *(backend.package for backend in list_backends())):
+    for package in ("numpy", "cuda-bindings", "pycuda", *(backend.package for backend in list_backends())):
         try:
             facts[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""A GPU as a device. This module imports pycuda, so it is imported only when a GPU is opened."""
+"""A GPU as a device. This module needs a binding for CUDA, so it is imported only when a GPU is opened."""
 
 import math
 from pathlib import Path

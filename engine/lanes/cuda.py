@@ -38,7 +38,7 @@ class CudaLane:
             self._counts = space.memory(4 * (self._classes + 1) * batch)
             self._host_table = space.pinned((batch, 5), np.int64)
             self._host_counts = space.pinned((batch, self._classes + 1), np.int32)
-            self._infer = space.enter(runner.bind(space.stream.handle, self._shape, self._images, self._logits))
+            self._infer = space.enter(runner.bind(space.handle, self._shape, self._images, self._logits))
 
     def votes(self, sampler: CudaSampler, requests: Sequence[Request]) -> NDArray[np.int64]:
         table = sampler.end_rows(requests)
@@ -53,9 +53,9 @@ class CudaLane:
         with space.queueing():
             space.upload(self._table, self._host_table[:number])
             space.zero(self._counts, number * columns)
-            sampler.fill(space.stream, self._images, self._image_type.name, *where)
+            sampler.fill(space, self._images, self._image_type.name, *where)
             self._infer()
-            sampler.count(space.stream, self._logits, self._logit_type.name, self._classes, *where, self._counts)
+            sampler.count(space, self._logits, self._logit_type.name, self._classes, *where, self._counts)
             space.download(self._host_counts[:number], self._counts)
             space.wait()
         return self._host_counts[:number].astype(np.int64)

@@ -4,6 +4,7 @@ This module has what every backend shares. A backend only has to load a model th
 the checks of the model, of its shapes and of its outputs are made here, once.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -15,14 +16,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ars.data import image_channels
-from ars.errors import ArsError, ModelError, RunError, one_line
+from ars.errors import ArsError, ModelError, OutOfMemory, RunError, one_line
 from ars.external_data import HashedModel
 from ars.manifest import Manifest, Profile
 
 if TYPE_CHECKING:
     from ars.engine.gpu import Gpu
 
-__all__ = ["CpuRunner", "Floats", "Generator", "GeneratorRunner", "GpuRunner", "Port", "Runner", "is_quantised"]
+__all__ = [
+    "CpuRunner",
+    "Floats",
+    "Generator",
+    "GeneratorRunner",
+    "GpuRunner",
+    "Port",
+    "Runner",
+    "gpu_error",
+    "is_quantised",
+]
 
 Floats = NDArray[np.floating]
 
@@ -36,6 +47,17 @@ class Port:
     """As numpy calls it."""
     shape: tuple[int | None, ...] | None
     """None is an axis of any length; without a known number of axes, the whole shape is None."""
+
+
+_NO_MEMORY = re.compile("out of memory|failed to allocate memory|cudaErrorMemoryAllocation|bad_?alloc", re.IGNORECASE)
+
+
+def gpu_error(problem: str, reason: str) -> RunError:
+    """The error for a library that failed on a GPU. It is OutOfMemory, after which a smaller batch is tried, only if
+    an allocation failed: other reasons may speak of memory too."""
+    if _NO_MEMORY.search(reason):
+        return OutOfMemory(f"{problem} ({reason}); try a smaller --batch")
+    return RunError(f"{problem} ({reason}); `ars-engine selftest` checks the GPU and its libraries")
 
 
 class Generator(Protocol):

@@ -1,14 +1,15 @@
 """ONNX Runtime on a GPU. With I/O binding, a session reads each batch where the noise was made and copies nothing."""
 
+import io
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 
 import numpy as np
 import onnxruntime
 
-from ars.engine.runners import CpuRunner, GpuRunner, Port
+from ars.engine.runners import CpuRunner, GpuRunner, Port, gpu_error
 from ars.engine.runners.onnxruntime import OnnxRuntime
-from ars.errors import DeviceError, ModelError, OutOfMemory, RunError, one_line
+from ars.errors import DeviceError, ModelError, RunError, one_line
 from ars.external_data import HashedModel
 
 __all__ = ["OnnxRuntimeGpu"]
@@ -17,6 +18,10 @@ _CUDA = "CUDAExecutionProvider"
 if _CUDA not in onnxruntime.get_available_providers():
     # The package onnxruntime installs the same module, without CUDA.
     raise ModuleNotFoundError(f"onnxruntime has no {_CUDA}", name="onnxruntime-gpu")
+# CUDA and cuDNN from PyPI are in folders where the loader does not look. What is missing is printed, line by line; a
+# session that lacks it says so in one sentence.
+with redirect_stdout(io.StringIO()):
+    onnxruntime.preload_dlls()
 
 
 class OnnxRuntimeGpu(GpuRunner):
@@ -40,10 +45,19 @@ class OnnxRuntimeGpu(GpuRunner):
         number = self.gpu.number
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
-        # TF32, which is on by default, would round the factors of FP32 products to 10 bits.
-        cuda = {"device_id": str(number), "user_compute_stream": str(stream), "use_tf32": "0"}
+        cuda = {"device_id": str(number), "user_compute_stream": str(stream)}
+        if self.image.dtype == "float32":
+            # TF32, which is on by default, would round the factors of FP32 products to 10 bits. For an FP16 model the
+            # same option would take the convolutions from the tensor cores, which round nothing more than it states.
+            cuda["use_tf32"] = "0"
         try:
             session = onnxruntime.InferenceSession(self._model.onnx_source(), options, providers=[(_CUDA, cuda)])
+        except Exception as error:  # onnxruntime's errors have no other base class in common
+            raise self._failed("cannot load it", error) from error
+        if _CUDA not in session.get_providers():  # then it would silently run on the CPU
+            fix = "install the CUDA and cuDNN that its version asks for: pip install 'onnxruntime-gpu[cuda,cudnn]'"
+            raise DeviceError(f"{self.path}: onnxruntime {self.version} cannot use {self.gpu.name}; {fix}")
+        try:
             binding = session.io_binding()
             buffers = (
                 (self.image, shape, images, binding.bind_input),
@@ -52,10 +66,7 @@ class OnnxRuntimeGpu(GpuRunner):
             for port, sides, address, bind in buffers:
                 bind(port.name, "cuda", number, np.dtype(port.dtype).type, sides, address)
         except Exception as error:  # onnxruntime's errors have no other base class in common
-            raise self._failed("cannot load it", error) from error
-        if _CUDA not in session.get_providers():  # then it would silently run on the CPU
-            fix = "install the CUDA and cuDNN that its version asks for"
-            raise DeviceError(f"{self.path}: onnxruntime cannot use {self.gpu.name}; {fix}")
+            raise self._failed("does not take its buffers", error) from error
         run_options = onnxruntime.RunOptions()
         run_options.add_run_config_entry("disable_synchronize_execution_providers", "1")  # the lane waits itself
 
@@ -68,6 +79,4 @@ class OnnxRuntimeGpu(GpuRunner):
         yield enqueue
 
     def _failed(self, what: str, error: Exception) -> RunError:
-        reason = one_line(error)
-        kind = OutOfMemory if "memory" in reason.lower() else RunError
-        return kind(f"{self.path}: onnxruntime {what} on {self.gpu.name} ({reason}); try a smaller --batch")
+        return gpu_error(f"{self.path}: onnxruntime {what} on {self.gpu.name}", one_line(error))

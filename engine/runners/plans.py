@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ars.engine.backends import manifest_of
-from ars.engine.runners import GpuRunner, Port
-from ars.errors import ArsError, DeviceError, ModelError, OutOfMemory, RunError, one_line
+from ars.engine.runners import GpuRunner, Port, gpu_error
+from ars.errors import ArsError, DeviceError, ModelError, RunError, one_line
 from ars.external_data import HashedModel
 from ars.manifest import EngineBuild, Profile
 
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from ars.engine.gpu import Gpu
 
 __all__ = ["PlanRunner", "fits", "make_log"]
+
+
+# TensorRT for RTX supports no data center GPUs of these major compute capabilities, Hopper and Blackwell's.
+_NOT_RTX = (9, 10)
 
 
 def fits(build: EngineBuild, compute_capability: tuple[int, int]) -> bool:
@@ -29,6 +33,8 @@ def fits(build: EngineBuild, compute_capability: tuple[int, int]) -> bool:
         lowest = int(known[1]), int(known[2])
         return compute_capability >= lowest if known[3] else compute_capability == lowest
 
+    if build.flavour == "tensorrt_rtx" and compute_capability[0] in _NOT_RTX:
+        return False
     return any(map(one, build.compute_capabilities or ("unknown",)))
 
 
@@ -65,23 +71,32 @@ class PlanRunner(GpuRunner):
     @classmethod
     def convert(cls, onnx: Path, folder: Path, batch: int) -> Path:
         """An engine for the GPU at hand, with TensorRT's own choices. ars-export builds the engines that users keep."""
-        trt, log = cls.trt, make_log(cls.trt)
-        builder = trt.Builder(log)
-        network = builder.create_network(0)
-        parser, config = trt.OnnxParser(network, log), builder.create_builder_config()
-        plan = None
-        if parser.parse(onnx.read_bytes()):
-            image = network.get_input(0)
-            profile = builder.create_optimization_profile()
-            profile.set_shape(image.name, *((size, *tuple(image.shape)[1:]) for size in (1, batch, batch)))
-            config.add_optimization_profile(profile)
-            plan = builder.build_serialized_network(network, config)
+        log = make_log(cls.trt)
+        try:
+            plan = cls._build(onnx, batch, log)
+        except Exception as error:  # pybind11 raises TypeError if TensorRT cannot make an object
+            log.errors.append(one_line(error))
+            plan = None
         if plan is None:
             problem = f"{cls.name} {cls.version} cannot build it ({log.reason()})"
             raise RunError(f"{onnx}: {problem}; install {cls.name} again")
         made = folder / f"{cls.name}.trt"
         made.write_bytes(bytes(plan))
         return made
+
+    @classmethod
+    def _build(cls, onnx: Path, batch: int, log: Any) -> Any:
+        trt = cls.trt
+        builder = trt.Builder(log)
+        network = builder.create_network(0)
+        parser, config = trt.OnnxParser(network, log), builder.create_builder_config()
+        if not parser.parse(onnx.read_bytes()):
+            return None
+        image = network.get_input(0)
+        profile = builder.create_optimization_profile()
+        profile.set_shape(image.name, *((size, *tuple(image.shape)[1:]) for size in (1, batch, batch)))
+        config.add_optimization_profile(profile)
+        return builder.build_serialized_network(network, config)
 
     def open(self, model: HashedModel) -> tuple[Sequence[Port], Sequence[Port]]:
         manifest = manifest_of(self.path)
@@ -135,7 +150,7 @@ class PlanRunner(GpuRunner):
     def bind(self, stream: int, shape: tuple[int, ...], images: int, logits: int) -> Iterator[Callable[[], None]]:
         # The context works in memory that we allocate for this shape. TensorRT would allocate it for the largest batch
         # of the profile.
-        context = self._engine.create_execution_context(self.trt.ExecutionContextAllocationStrategy.USER_MANAGED)
+        context = self.make_context(self.trt.ExecutionContextAllocationStrategy.USER_MANAGED)
         if context is None:
             raise self._failed("makes no context")
         if not context.set_input_shape(self.image.name, shape):
@@ -153,10 +168,11 @@ class PlanRunner(GpuRunner):
 
             yield enqueue
 
+    def make_context(self, strategy: Any) -> Any:
+        return self._engine.create_execution_context(strategy)
+
     def _failed(self, what: str) -> RunError:
-        reason = self._log.reason()
-        kind = OutOfMemory if "memory" in reason.lower() else RunError
-        return kind(f"{self.path}: {self.name} {what} on {self.gpu.name} ({reason}); try a smaller --batch")
+        return gpu_error(f"{self.path}: {self.name} {what} on {self.gpu.name}", self._log.reason())
 
     def close(self) -> None:
         with suppress(DeviceError), self.gpu.current():

@@ -1,7 +1,6 @@
 """The sampler on a GPU: noise and votes are computed by the project's kernels (engine/native/kernels.cu)."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +24,6 @@ class CudaSampler(Sampler):
         self, gpu: Gpu, slots: int, dimensions: int, family: Family, seed: int, *, lattice: Lattice | None = None
     ) -> None:
         super().__init__(slots, dimensions, family, seed, lattice=lattice)
-        self._gpu = gpu
         self._space = Workspace(gpu)
         with self._space.filling():
             self._staging = [self._space.pinned((self.dimensions,), kind) for kind in self.table_types]
@@ -45,7 +43,7 @@ class CudaSampler(Sampler):
         np.cumsum(table[:, 4], out=table[:, 4])
         return table
 
-    def fill(self, stream: Any, out: int, dtype: str, table: int, requests: int, rows: int) -> None:
+    def fill(self, space: Workspace, out: int, dtype: str, table: int, requests: int, rows: int) -> None:
         """Queue the kernel that writes the noisy copies of this many requests to `out`. `table` is the address of their
         table."""
         blocks = -(-self.dimensions // 4)
@@ -55,18 +53,18 @@ class CudaSampler(Sampler):
         noise = (self.dimensions, self.family.code, self.seed)
         kernel = "fill_stretched" if self.family.stretched else "fill"
         if self.lattice:
-            self._gpu.launch(f"{kernel}_lattice_{dtype}", grid, threads, stream, *where, self.lattice.step, *noise)
+            space.launch(f"{kernel}_lattice_{dtype}", grid, threads, *where, self.lattice.step, *noise)
         else:
-            self._gpu.launch(f"{kernel}_noisy_{dtype}", grid, threads, stream, *where, *noise)
+            space.launch(f"{kernel}_noisy_{dtype}", grid, threads, *where, *noise)
 
     def count(
-        self, stream: Any, logits: int, dtype: str, classes: int, table: int, requests: int, rows: int, counts: int
+        self, space: Workspace, logits: int, dtype: str, classes: int, table: int, requests: int, rows: int, counts: int
     ) -> None:
         """Queue the kernel that adds the votes to `counts`, an int32 array of zeros with a row for each request and
         classes + 1 columns."""
         grid = (-(-rows // _COUNT_THREADS), 1)
         where = (logits, classes, table, requests, rows, counts)
-        self._gpu.launch(f"count_votes_{dtype}", grid, _COUNT_THREADS, stream, *where)
+        space.launch(f"count_votes_{dtype}", grid, _COUNT_THREADS, *where)
 
     def close(self) -> None:
         self._space.close()

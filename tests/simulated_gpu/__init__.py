@@ -1,21 +1,25 @@
-"""A simulated GPU, for machines that have none: it implements what the project calls of pycuda, TensorRT and
-onnxruntime-gpu.
+"""A simulated GPU, for machines that have none.
 
-The project's own files run on it unchanged. Its memory is separate from the host's, its streams do their work only when
-somebody waits for them, its kernels are kernels.cu compiled as host code, and ONNX Runtime runs its engines.
+The project's own files run on it unchanged, and so do the real bindings, cuda-python and pycuda: the simulation begins
+where they do, at CUDA's driver (host/libcuda.cpp). TensorRT and onnxruntime-gpu have stand-ins here. The kernels are
+kernels.cu compiled as host code, and ONNX Runtime runs the engines.
 """
 
 import importlib
+import importlib.util
+import os
 import sys
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from simulated_gpu.machine import MACHINE, Machine
+from simulated_gpu.machine import MACHINE, Machine, driver
 
 # These modules are imported anew, because they keep references to the libraries that they imported.
 _PROJECT = (
     "ars.engine.gpu",
+    "ars.engine.bindings.cuda_python",
+    "ars.engine.bindings.pycuda",
     "ars.engine.devices.cuda",
     "ars.engine.samplers.cuda",
     "ars.engine.lanes.cuda",
@@ -26,15 +30,22 @@ _PROJECT = (
 )
 
 
+def has_binding() -> bool:
+    """Whether a package is installed that calls CUDA's driver."""
+    return any(importlib.util.find_spec(name) for name in ("cuda", "pycuda"))
+
+
 @contextmanager
 def installed(**machine: object) -> Iterator[Machine]:
     """A machine with such GPUs, and with their libraries installed."""
-    from simulated_gpu import compiler, driver, onnxruntime, tensorrt
+    from simulated_gpu import onnxruntime, tensorrt
 
-    package = types.ModuleType("pycuda")
-    package.driver, package.compiler = driver, compiler
-    stand_ins = {"pycuda": package, "pycuda.driver": driver, "pycuda.compiler": compiler, "tensorrt": tensorrt}
-    stand_ins["tensorrt_rtx"] = None  # the real one may be installed, but it knows nothing of the simulated GPU
+    driver()  # before a binding looks for the real one
+    # The real tensorrt_rtx may be installed, but it knows nothing of the simulated GPU.
+    stand_ins: dict[str, types.ModuleType | None] = {"tensorrt": tensorrt, "tensorrt_rtx": None}
+    if os.environ.get("ARS_TEST_BINDING") == "pycuda":  # `make test-gpu-lab` sets it
+        stand_ins |= {"cuda": None, "cuda.bindings": None}
+        sys.setdlopenflags(os.RTLD_LAZY)  # pycuda links to functions that the simulated driver does not have
     before = {name: sys.modules.pop(name, None) for name in (*_PROJECT, *stand_ins)}
     MACHINE.reset(**machine)
     try:

@@ -13,28 +13,34 @@ NATIVE = Path(__file__).parents[2] / "engine" / "native"
 FLAGS = ["-std=c++17", "-O2", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared"]
 
 
-@functools.cache
-def _library():
+def compiled(source: Path, *flags: str, name: str = "made.so") -> ctypes.CDLL:
+    """A source file of the tests as a library."""
     with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder) / "kernels.so"
-        command = ["c++", *FLAGS, f"-I{HOST}", f"-I{NATIVE}", HOST / "kernels.cpp", "-o", made]
+        made = Path(folder) / name
+        command = ["c++", *FLAGS, *flags, f"-I{HOST}", f"-I{NATIVE}", source, "-o", made]
         run = subprocess.run(command, capture_output=True, text=True, timeout=300)
         assert run.returncode == 0, run.stderr
-        library = ctypes.CDLL(str(made))  # it stays mapped without its file
-    library.launch.restype = ctypes.c_size_t
-    return library
+        return ctypes.CDLL(str(made), ctypes.RTLD_GLOBAL)  # it stays mapped without its file
+
+
+@functools.cache
+def library() -> ctypes.CDLL:
+    found = compiled(HOST / "kernels.cpp")
+    found.launch.restype = ctypes.c_size_t
+    return found
 
 
 def parameter_bytes(name: str) -> int:
     """The size of the parameters that a kernel takes; 0 for a name that no kernel has."""
-    return int(_library().launch(name.encode(), _three((0, 0, 0)), _three((0, 0, 0)), bytes(1024)))
+    return int(library().launch(name.encode(), _three((0, 0, 0)), _three((0, 0, 0)), None, None, None))
 
 
-def launch(name: str, grid: Sequence[int], block: Sequence[int], form: str, *arguments: int) -> None:
-    """Run a kernel; the arguments are packed as pycuda packs them, `P` being an address of this process."""
-    packed = struct.pack(form, *arguments)
-    assert len(packed) == parameter_bytes(name), f"{form} does not fit the parameters of {name}"
-    _library().launch(name.encode(), _three(grid), _three(block), packed)
+def launch(name: str, grid: Sequence[int], block: Sequence[int], form: str, *arguments: float) -> None:
+    """Run a kernel on memory of this process; the arguments are packed as CUDA's driver takes them."""
+    packed, fault = struct.pack(form, *arguments), ctypes.c_int()
+    size = library().launch(name.encode(), _three(grid), _three(block), packed, None, ctypes.byref(fault))
+    assert size == len(packed), f"{form} does not fit the parameters of {name}"
+    assert fault.value == 0, f"{name}: CUDA error {fault.value}"
 
 
 def _three(sizes: Sequence[int]):

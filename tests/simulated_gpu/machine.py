@@ -1,19 +1,26 @@
-"""The simulated machine: GPUs with memory of their own, and streams that do nothing until somebody waits for them.
+"""The simulated machine, as tests see it. The machine itself is a stand-in for CUDA's driver in C++ (host/libcuda.cpp),
+which the real bindings load as they would load the real one.
 
-Addresses on a simulated GPU are not valid on the host, and the host's are not valid there. New memory is filled with
-NaN. Every call of a simulated library passes `Machine.call`, where a test can count it or make it fail.
+Every call of the driver, and of the simulated libraries, passes `Machine.call`, where a test can count it or make it
+fail.
 """
 
+import ctypes
+import functools
 import threading
-import weakref
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from itertools import count
+from dataclasses import dataclass
 
 import numpy as np
 
-GUARD = np.frombuffer(b"\xa5" * 64, np.uint8)
+from simulated_gpu import kernels
+
+_HOOK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p)
+_STEP = ctypes.CFUNCTYPE(ctypes.c_int)
+# What a failure is in CUDA's numbers: out of memory, launch failed, invalid value, unknown.
+_CODES = {"memory": 2, "launch": 719, "logic": 1, "error": 999}
+_HELD = ("memory", "pinned", "streams", "events", "modules", "contexts", "current", "left")
 
 
 class Failure(Exception):
@@ -22,22 +29,6 @@ class Failure(Exception):
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(text)
         self.kind = kind
-
-
-@dataclass
-class Memory:
-    """An allocation on a GPU, followed by guard bytes that nothing may overwrite."""
-
-    gpu: int
-    address: int
-    size: int
-    bytes: np.ndarray = field(repr=False)
-
-    @classmethod
-    def new(cls, gpu: int, address: int, size: int) -> "Memory":
-        content = np.full(size + len(GUARD), 0xFF, np.uint8)  # NaN, read as floats
-        content[size:] = GUARD
-        return cls(gpu, address, size, content)
 
 
 @dataclass
@@ -52,110 +43,140 @@ class Faults:
     seen: int = 0
 
 
-class Machine:
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self.reset()
-
-    def reset(self, gpus: int = 1, memory: int = 2**30, compute_capability: tuple[int, int] = (8, 6)) -> None:
-        """Start again as a machine with this many GPUs, and forget everything about the old one."""
-        self.generation = object()
-        self.gpus, self.memory_size, self.compute_capability = gpus, memory, compute_capability
-        self.calls: Counter[str] = Counter()
-        self.faults = Faults()
-        self.moved: list[tuple[str, int, bool]] = []
-        """Each copy between host and GPU: its direction, its bytes, and whether the host's memory was pinned."""
-        self.memory: dict[int, Memory] = {}
-        self.pinned: set[int] = set()
-        self.contexts = 0
-        self.lost_streams = 0
-        """Streams that were deleted with work left to do, or that their last owner could not delete."""
-        self.plans: dict[bytes, bytes] = {}
-        """By a plan of the real TensorRT, the ONNX file that it was built from."""
-        self.streams: weakref.WeakValueDictionary[int, Stream] = weakref.WeakValueDictionary()
-        self.before_wait: Callable[[], None] = lambda: None
-        self.compiled: list[str] = []
-        self.refuses_fatbin = False
-        self._next_address = count(0x7000_0000_0000, 0x1_0000_0000)
-        self._next_stream = count(0x5EA0_0000, 16)
-
-    def call(self, name: str) -> None:
-        self.calls[name] += 1
-        faults = self.faults
-        if faults.lasting and faults.happened:
-            raise Failure(faults.kind, "the GPU has fallen off the bus")
-        if faults.only(name):
-            faults.seen += 1
-            if faults.seen == faults.at:
-                faults.happened = name
-                raise Failure(faults.kind, f"{name} failed: this is a test")
-
-    def used(self, gpu: int) -> int:
-        return sum(memory.size for memory in self.memory.values() if memory.gpu == gpu)
-
-    def take(self, gpu: int, size: int) -> int:
-        if self.used(gpu) + size > self.memory_size:
-            raise Failure("memory", "out of memory")
-        memory = Memory.new(gpu, next(self._next_address), size)
-        self.memory[memory.address] = memory
-        return memory.address
-
-    def give_back(self, address: int) -> None:
-        if self.memory.pop(address, None) is None:
-            raise Failure("logic", f"0x{address:x} is not allocated")
-
-    def at(self, gpu: int, address: int, size: int) -> np.ndarray:
-        """The bytes at an address of that GPU, or a failure: for a host address, freed memory, or too many bytes."""
-        for memory in self.memory.values():
-            if memory.gpu == gpu and memory.address <= address < memory.address + memory.size:
-                if address + size > memory.address + memory.size:
-                    raise Failure("launch", f"{size} bytes at 0x{address:x} are more than were allocated")
-                return memory.bytes[address - memory.address : memory.size]
-        raise Failure("launch", f"0x{address:x} is not memory of cuda:{gpu}")
-
-    def check_guards(self) -> None:
-        for memory in self.memory.values():
-            if not np.array_equal(memory.bytes[memory.size :], GUARD):
-                raise Failure("launch", f"something was written behind 0x{memory.address:x}")
-
-    def held(self) -> dict[str, int]:
-        """What has not been released yet."""
-        return {
-            "memory": len(self.memory),
-            "pinned": len(self.pinned),
-            "contexts": self.contexts,
-            "streams": len(self.streams) + self.lost_streams,
-        }
+@functools.cache
+def driver() -> ctypes.CDLL:
+    """The stand-in. Its soname is the real one's, so whoever asks for libcuda.so.1 from now on gets this library."""
+    found = kernels.compiled(kernels.HOST / "libcuda.cpp", "-Wl,-soname,libcuda.so.1", name="libcuda.so.1")
+    found.machine_at.restype = ctypes.c_void_p
+    found.machine_at.argtypes = [ctypes.c_int, ctypes.c_uint64, ctypes.c_size_t]
+    found.machine_enqueue.argtypes = [ctypes.c_void_p, _STEP]
+    found.machine_gpu_of.argtypes = [ctypes.c_void_p]
+    found.machine_reset.argtypes = [ctypes.c_int, ctypes.c_size_t, ctypes.c_int, ctypes.c_int]
+    found.machine_log.restype = ctypes.c_long
+    found.machine_log.argtypes = [ctypes.c_void_p, ctypes.c_long]
+    return found
 
 
 class Stream:
-    """Work that is done in order, and only when somebody waits for it."""
+    """A stream of the driver's, for libraries that queue work on it."""
 
-    def __init__(self, machine: Machine, gpu: int) -> None:
-        self.machine, self.gpu = machine, gpu
-        self.generation = machine.generation
-        self.handle = next(machine._next_stream)
-        self.work: list[Callable[[], None]] = []
-        self.done = 0
-        machine.streams[self.handle] = self
+    def __init__(self, handle: int) -> None:
+        self.handle, self.gpu = handle, driver().machine_gpu_of(handle)
+        if self.gpu < 0:
+            raise Failure("logic", f"{handle} is not a stream")
 
-    def add(self, step: Callable[[], None]) -> int:
-        self.work.append(step)
-        return self.done + len(self.work)
-
-    def run_to(self, mark: int) -> None:
-        while self.done < mark:
-            step = self.work.pop(0)
-            self.done += 1
-            try:
-                step()
-            except Failure:  # the work queued after it is lost
-                self.done += len(self.work)
-                self.work.clear()
-                raise
+    def add(self, step: Callable[[], None]) -> None:
+        work = _STEP(lambda: MACHINE.code_of(step))
+        MACHINE.steps.append(work)
+        driver().machine_enqueue(self.handle, work)
 
     def run_all(self) -> None:
-        self.run_to(self.done + len(self.work))
+        driver().cuStreamSynchronize(ctypes.c_void_p(self.handle))
+
+
+class Machine:
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+
+    def reset(
+        self,
+        gpus: int = 1,
+        memory: int = 2**30,
+        compute_capability: tuple[int, int] = (8, 6),
+        driver_version: int = 13000,
+    ) -> None:
+        """Start again as a machine with this many GPUs, and forget everything about the old one."""
+        self.gpus, self.compute_capability = gpus, compute_capability
+        self.calls: Counter[str] = Counter()
+        self.faults = Faults()
+        self.plans: dict[bytes, bytes] = {}
+        """By a plan of the real TensorRT, the ONNX file that it was built from."""
+        self.sessions: list[dict[str, str]] = []
+        """The options of each session of onnxruntime-gpu."""
+        self.runtime_configs: list[object] = []
+        """The configuration of each context of tensorrt_rtx."""
+        self.lacks_libraries = False
+        """Whether CUDA's and cuDNN's libraries are missing, without which onnxruntime-gpu falls back to the CPU."""
+        self.before_wait: Callable[[], None] = lambda: None
+        self.steps: list[object] = []
+        """The work of other libraries, which streams hold by its address."""
+        driver().machine_reset(gpus, memory, 10 * compute_capability[0] + compute_capability[1], driver_version)
+        driver().machine_kernels(kernels.library().launch)
+        self._hook = _HOOK(self._before_call)
+        driver().machine_hook(self._hook)
+
+    def refuse_images(self) -> None:
+        """From now on, no compiled kernel fits the GPUs."""
+        driver().machine_refuse_images(1)
+
+    def _before_call(self, name: bytes) -> int:
+        def call() -> None:
+            if name == b"cuEventSynchronize":
+                self.before_wait()
+            self.call(name.decode())
+
+        return self.code_of(call)
+
+    def code_of(self, step: Callable[[], None]) -> int:
+        """CUDA's number for how a step ended."""
+        try:
+            step()
+        except Exception as error:  # none may leave a function that C++ calls
+            code = _CODES[error.kind if isinstance(error, Failure) else "error"]
+            driver().machine_text(code, (str(error) or repr(error)).encode())
+            return code
+        return 0
+
+    def call(self, name: str) -> None:
+        with self.lock:
+            self.calls[name] += 1
+            faults = self.faults
+            if faults.lasting and faults.happened:
+                raise Failure(faults.kind, "the GPU has fallen off the bus")
+            if faults.only(name):
+                faults.seen += 1
+                if faults.seen == faults.at:
+                    faults.happened = name
+                    raise Failure(faults.kind, "this is a test")
+
+    @property
+    def log(self) -> list[tuple[str, int, int, bool]]:
+        """Each copy ("down" to the GPU, "up" to the host) and each allocation ("taken"): the GPU, the bytes, and
+        whether the host's memory was pinned."""
+        most = driver().machine_log(None, 0)
+        entries = (ctypes.c_long * 4 * most)()
+        driver().machine_log(entries, most)
+        return [(("down", "up", "taken")[kind], gpu, size, bool(pinned)) for kind, gpu, size, pinned in entries]
+
+    def forget_log(self) -> None:
+        driver().machine_forget_log()
+
+    def at(self, gpu: int, address: int, size: int) -> np.ndarray:
+        """The bytes at an address of that GPU, or a failure: for a host address, freed memory, or too many bytes."""
+        found = driver().machine_at(gpu, address, size)
+        if not found:
+            raise Failure("launch", f"{size} bytes at 0x{address:x} are not memory of cuda:{gpu}")
+        return np.frombuffer((ctypes.c_uint8 * size).from_address(found), np.uint8)
+
+    def busy_streams(self) -> int:
+        return sum(driver().machine_waiting(gpu) for gpu in range(self.gpus))
+
+    def held(self) -> dict[str, int]:
+        """What has not been released yet; and, as "left", what was released only because its context ended."""
+        total: Counter[str] = Counter()
+        out = (ctypes.c_long * len(_HELD))()
+        for gpu in range(self.gpus):
+            driver().machine_held(gpu, out)
+            total.update(dict(zip(_HELD, out, strict=True)))
+        return dict(total)
+
+
+def current_gpu() -> int:
+    """The GPU that this thread's calls go to."""
+    number = int(driver().machine_current())
+    if number < 0:
+        raise Failure("logic", "no context is current in this thread")
+    return number
 
 
 # The machine that the simulated libraries belong to.

@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import onnxruntime
 
-from simulated_gpu.machine import MACHINE, Failure, Stream
+from simulated_gpu.machine import MACHINE, Stream
 
 
 @functools.lru_cache(maxsize=8)
@@ -17,13 +17,6 @@ def session_of(content: bytes) -> onnxruntime.InferenceSession:
 
 def type_of(port) -> np.dtype:
     return np.dtype({"tensor(float)": np.float32, "tensor(float16)": np.float16}[port.type])
-
-
-def stream_of(handle: int) -> Stream:
-    stream = MACHINE.streams.get(handle)
-    if stream is None:
-        raise Failure("logic", f"{handle} is not a stream")
-    return stream
 
 
 def queue_model(stream: Stream, content: bytes, shape: tuple[int, ...], images: int, logits: int) -> None:
@@ -38,9 +31,9 @@ def queue_model(stream: Stream, content: bytes, shape: tuple[int, ...], images: 
 
     def run() -> None:
         source, to = buffers()
-        batch = source[:image_bytes].view(type_of(image)).reshape(shape)
+        batch = source.view(type_of(image)).reshape(shape)
         made = session.run([output.name], {image.name: batch})[0]
-        to[:logit_bytes] = np.frombuffer(np.ascontiguousarray(made).tobytes(), np.uint8)
+        to[:] = np.frombuffer(np.ascontiguousarray(made).tobytes(), np.uint8)
 
     buffers()
     stream.add(run)

@@ -2,12 +2,16 @@
 
 from onnxruntime import __version__  # noqa: F401
 
-from simulated_gpu.machine import MACHINE, Failure
-from simulated_gpu.models import queue_model, session_of, stream_of
+from simulated_gpu.machine import MACHINE, Failure, Stream
+from simulated_gpu.models import queue_model, session_of
 
 
 def get_available_providers():
     return ["CUDAExecutionProvider", "CPUExecutionProvider"]
+
+
+def preload_dlls():
+    print("Failed to load a library that nobody needs to know of")
 
 
 class SessionOptions:
@@ -39,27 +43,29 @@ class InferenceSession:
         self._content = path_or_bytes
         ((name, self._options),) = providers
         assert name == "CUDAExecutionProvider"
+        MACHINE.sessions.append(self._options)
 
     def get_providers(self):
-        return get_available_providers()
+        return get_available_providers()[MACHINE.lacks_libraries :]
 
     def io_binding(self):
+        if MACHINE.lacks_libraries:
+            raise RuntimeError("There's no data transfer registered for copying tensors from CPU MemoryType to GPU")
         return IOBinding()
 
     def run_with_iobinding(self, iobinding, run_options=None):
-        with MACHINE.lock:
-            _call("run_with_iobinding")
-            stream = stream_of(int(self._options["user_compute_stream"]))
-            session = session_of(self._content)
-            image, logits = iobinding.bound["input"], iobinding.bound["output"]
-            assert (image[0], logits[0]) == (session.get_inputs()[0].name, session.get_outputs()[0].name)
-            assert image[1:3] == logits[1:3] == ("cuda", stream.gpu) == ("cuda", int(self._options["device_id"]))
-            try:
-                queue_model(stream, self._content, image[4], image[5], logits[5])
-            except Failure as failure:
-                raise RuntimeError(str(failure)) from None
-            if run_options is None or run_options.entries.get("disable_synchronize_execution_providers") != "1":
-                stream.run_all()
+        _call("run_with_iobinding")
+        stream = Stream(int(self._options["user_compute_stream"]))
+        session = session_of(self._content)
+        image, logits = iobinding.bound["input"], iobinding.bound["output"]
+        assert (image[0], logits[0]) == (session.get_inputs()[0].name, session.get_outputs()[0].name)
+        assert image[1:3] == logits[1:3] == ("cuda", stream.gpu) == ("cuda", int(self._options["device_id"]))
+        try:
+            queue_model(stream, self._content, image[4], image[5], logits[5])
+        except Failure as failure:
+            raise RuntimeError(str(failure)) from None
+        if run_options is None or run_options.entries.get("disable_synchronize_execution_providers") != "1":
+            stream.run_all()
 
 
 def _call(name):

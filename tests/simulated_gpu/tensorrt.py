@@ -3,8 +3,8 @@
 import enum
 import json
 
-from simulated_gpu.machine import MACHINE, Failure
-from simulated_gpu.models import queue_model, session_of, stream_of
+from simulated_gpu.machine import MACHINE, Failure, Stream, current_gpu
+from simulated_gpu.models import queue_model, session_of
 
 __version__ = "10.99.0"
 MAGIC = b"a simulated plan\n"
@@ -34,6 +34,28 @@ class ExecutionContextAllocationStrategy(enum.Enum):
     USER_MANAGED = 2
 
 
+class DynamicShapesKernelSpecializationStrategy(enum.Enum):
+    LAZY = 0
+    EAGER = 1
+    NONE = 2
+
+
+class CudaGraphStrategy(enum.Enum):
+    DISABLED = 0
+    WHOLE_GRAPH_CAPTURE = 1
+
+
+class IRuntimeConfig:
+    """Only tensorrt_rtx has it, for which this module stands in, too."""
+
+    dynamic_shapes_kernel_specialization_strategy = DynamicShapesKernelSpecializationStrategy.LAZY
+    cuda_graph_strategy = CudaGraphStrategy.DISABLED
+    strategy = ExecutionContextAllocationStrategy.STATIC
+
+    def set_execution_context_allocation_strategy(self, strategy):
+        self.strategy = strategy
+
+
 class ILogger:
     class Severity(enum.Enum):
         INTERNAL_ERROR = 0
@@ -57,9 +79,8 @@ def _say(logger, text):
 def _attempt(logger, name, work):
     """The result, or None, and a word in the log: TensorRT raises nothing."""
     try:
-        with MACHINE.lock:
-            MACHINE.call(name)
-            return work()
+        MACHINE.call(name)
+        return work()
     except Failure as failure:
         _say(logger, "out of memory" if failure.kind == "memory" else str(failure))
         return None
@@ -71,8 +92,6 @@ class Runtime:
 
     def deserialize_cuda_engine(self, serialized_engine):
         def load():
-            from simulated_gpu.driver import current_gpu
-
             gpu, plan = current_gpu(), bytes(serialized_engine)
             if plan in MACHINE.plans:
                 return ICudaEngine(self._logger, gpu, MACHINE.plans[plan], (1, 64, 256))
@@ -117,7 +136,13 @@ class ICudaEngine:
     def get_tensor_profile_shape(self, name, profile_index):
         return [(batch, *self.get_tensor_shape(name)[1:]) for batch in self.batches]
 
+    def create_runtime_config(self):
+        return IRuntimeConfig()
+
     def create_execution_context(self, strategy=ExecutionContextAllocationStrategy.STATIC):
+        if isinstance(strategy, IRuntimeConfig):
+            MACHINE.runtime_configs.append(strategy)
+            strategy = strategy.strategy
         assert strategy is ExecutionContextAllocationStrategy.USER_MANAGED
         return _attempt(self._logger, "create_execution_context", lambda: IExecutionContext(self))
 
@@ -150,14 +175,14 @@ class IExecutionContext:
 
     def execute_async_v3(self, stream_handle):
         def queue():
-            stream = stream_of(stream_handle)
+            stream = Stream(stream_handle)
             memory, size = self._scratch
             if size < self.SCRATCH_A_ROW * self._shape[0]:
                 raise Failure("logic", "the context has not enough scratch memory")
             MACHINE.at(self.engine.gpu, memory, size)
             images, logits = self._addresses.values()
             queue_model(stream, self.engine.onnx, self._shape, images, logits)
-            stream.add(lambda: MACHINE.at(self.engine.gpu, memory, size)[:size].fill(0xEE))
+            stream.add(lambda: MACHINE.at(self.engine.gpu, memory, size).fill(0xEE))
             return True
 
         return bool(_attempt(self.engine._logger, "execute_async_v3", queue))
@@ -201,6 +226,8 @@ class IBuilderConfig:
 
 class Builder:
     def __init__(self, logger):
+        if _attempt(logger, "Builder", current_gpu) is None:
+            raise TypeError("pybind11::init(): factory function returned nullptr")
         self._logger = logger
 
     def create_network(self, flags=0):

@@ -1,5 +1,7 @@
 """`ars-engine` on the simulated GPU: the certificates are the processor's, and little moves between host and GPU."""
 
+import importlib
+import shutil
 import threading
 from pathlib import Path
 
@@ -9,13 +11,15 @@ from click.testing import CliRunner
 from onnx import TensorProto
 from simulated_gpu.tensorrt import make_plan
 from support import models
-from support.engine_runs import certify, records, write_manifest
+from support.engine_runs import certify, records, refused, write_manifest
 
 import ars
 from ars.engine.cli import main
 from ars.engine.records.store import read_header
 from ars.engine.row_check import RowCheck
 from ars.noise import FAMILIES
+
+NVCC = shutil.which("nvcc")
 
 pytestmark = pytest.mark.usefixtures("files", "machine")
 
@@ -93,7 +97,7 @@ def test_two_batches_are_on_the_gpu_before_either_is_waited_for(plan, machine):
         if threading.current_thread().name.startswith("lane") and len(seen) < 2:
             seen.append(None)
             barrier.wait()
-            seen.append(sum(bool(stream.work) for stream in machine.streams.values()))
+            seen.append(machine.busy_streams())
             barrier.wait()
 
     machine.before_wait = meet
@@ -106,14 +110,15 @@ def moved_for(machine, shape, n):
     models.linear(Path("some.onnx"), shape)
     Path("some.trt").write_bytes(make_plan(Path("some.onnx").read_bytes()))
     np.savez("some.npz", x=np.random.default_rng(3).random((4, *shape), dtype=np.float32), y=[0] * 4)
-    machine.moved.clear()
+    machine.forget_log()
     result = certify("--threads", "1", "--out", f"{shape}{n}.sqlite", engine="some.trt", data="some.npz", n=n)
     assert result.exit_code == 0, result.output
     size = 4 * int(np.prod(shape))
-    pinned = [(way, moved) for way, moved, pinned in machine.moved if pinned]
+    moved = [(way, bytes_, pinned) for way, _, bytes_, pinned in machine.log if way != "taken"]
+    pinned = [(way, bytes_) for way, bytes_, pinned in moved if pinned]
     tables = {("down", size): 3 * 4, ("down", 2 * size): 4}  # three tables of float32, and one of double precision
     assert {table: pinned.count(table) for table in tables} == tables, "each input once"
-    return [one for one in pinned if one not in tables], len(machine.moved) - len(pinned)
+    return [one for one in pinned if one not in tables], len(moved) - len(pinned)
 
 
 def test_only_requests_go_down_and_counts_come_up_however_large_the_inputs_are(machine, monkeypatch):
@@ -142,11 +147,37 @@ def test_a_thousand_batches_take_no_more_memory_than_one(plan, machine):
         assert machine.held() == held
 
 
-def test_kernels_that_do_not_fit_the_gpu_are_compiled(plan, machine):
-    machine.refuses_fatbin = True
-    assert certify(engine="model.trt").exit_code == 0
-    assert machine.compiled
-    assert all("fill_noisy_float16" in source for source in machine.compiled)
+@pytest.mark.skipif(not NVCC, reason="nvcc is not installed")
+def test_kernels_that_do_not_fit_the_gpu_are_compiled(plan, machine, monkeypatch):
+    gpu = importlib.import_module("ars.engine.gpu")
+    load, images = gpu.BINDING.load_module, []
+
+    def load_no_fatbin(image):
+        images.append(image[:4])
+        if image.startswith(b"\x50\xed\x55\xba"):
+            raise gpu.BINDING.error("no kernel image is available for execution on the device")
+        return load(image)
+
+    monkeypatch.setattr(gpu.BINDING, "load_module", load_no_fatbin, raising=False)
+    result = certify(engine="model.trt")
+    assert result.exit_code == 0, result.output
+    assert set(images) == {b"\x50\xed\x55\xba", b"\x7fELF"}
+
+
+def test_kernels_that_the_driver_is_too_old_for_say_so(plan, machine, monkeypatch):
+    gpu = importlib.import_module("ars.engine.gpu")
+    monkeypatch.setattr(gpu, "_compile_kernels", lambda folder, facts: b"\x7fELF")
+    machine.reset(driver_version=12040)
+    machine.refuse_images()
+    refused(
+        certify(engine="model.trt"), "do not load on cuda:0", "its driver is for CUDA 12.4: install a newer", status=1
+    )
+
+
+def test_without_nvcc_kernels_that_do_not_fit_the_gpu_are_one_sentence(plan, machine, monkeypatch):
+    machine.refuse_images()
+    monkeypatch.setenv("PATH", "")
+    refused(certify(engine="model.trt"), "the kernels cannot be compiled for cuda:0 (there is no nvcc)", status=1)
 
 
 def test_a_classifier_that_was_closed_opens_its_gpu_again(plan, machine):
@@ -162,15 +193,12 @@ def test_a_classifier_that_was_closed_opens_its_gpu_again(plan, machine):
 def test_two_gpus_give_the_certificates_of_one(plan, machine):
     machine.reset(gpus=2)
     assert certify("--device", "cuda:0", engine="model.trt").exit_code == 0
-    used = set()
-    take = machine.take
-    machine.take = lambda gpu, size: used.add(gpu) or take(gpu, size)
+    machine.forget_log()
     result = certify("--device", "cuda:0,cuda:1", "--out", "two.sqlite", engine="model.trt")
     assert result.exit_code == 0, result.output
-    assert used == {0, 1}
+    assert {gpu for way, gpu, _, _ in machine.log if way == "taken"} == {0, 1}
     assert records("two.sqlite") == records()
     assert "cuda:1" in read_header(Path("two.sqlite")).environment.device
-    del machine.take
 
 
 @pytest.mark.parametrize("engine", ["model.trt", "model.onnx"])

@@ -7,50 +7,87 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from simulated_gpu.driver import current_gpu
-from simulated_gpu.machine import Failure, Faults
+from onnx import TensorProto
+from simulated_gpu.machine import Failure, Faults, current_gpu
 from simulated_gpu.tensorrt import make_plan
 from support import models
 from support.engine_runs import certify, records, refused
 
 import ars
 from ars.engine.records.store import read_header
-from ars.errors import ArsError
+from ars.engine.row_check import RowCheck
+from ars.engine.runners import gpu_error
+from ars.errors import ArsError, OutOfMemory
 
 pytestmark = pytest.mark.usefixtures("files", "machine", "plan")
 
 
-@pytest.mark.parametrize(("engine", "kind"), [("model.trt", "error"), ("model.trt", "memory"), ("model.onnx", "error")])
-def test_a_failure_of_any_call_is_one_sentence_and_leaves_nothing_behind(machine, engine, kind):
+# What stays behind if the call that ends it fails once, and nothing else does.
+ENDS = {
+    "cuCtxPopCurrent": {"current"},
+    "cuDevicePrimaryCtxRelease": {"contexts"},
+    **{f"cu{end}": {"left"} for end in ("MemFree", "MemFreeHost", "StreamDestroy", "EventDestroy", "ModuleUnload")},
+    # Whatever had to be released in a context that could not be made current ended with the context.
+    "cuCtxPushCurrent": {"left"},
+}
+MODEL_CALLS = {
+    "model.trt": {"execute_async_v3", "set_tensor_address", "deserialize_cuda_engine"},
+    "model.onnx": {"InferenceSession", "run_with_iobinding"},
+}
+CALLS = {"cuMemAlloc", "cuMemHostAlloc", "cuLaunchKernel", "cuEventSynchronize", "cuMemcpyDtoHAsync", "cuInit", *ENDS}
+
+
+def answers_with_each_call_failing(machine, monkeypatch, engine, kind, lasting):
+    """For each call of the driver and of the libraries: the call, and the answer or the error of a run in which this
+    call fails, once or from then on. The last answer is that of a run in which nothing fails."""
     x = np.load("data.npz")["x"][0]
-
-    def answer():
-        with ars.load(engine, sigma=0.1, batch=64, threads=1, device="cuda:0") as classifier:
-            return classifier.predict(x, n=150)
-
-    expected, failed = answer(), set()
+    monkeypatch.setattr(RowCheck, "choose", lambda self, draws: np.empty(0, np.intp))  # every run makes the same calls
+    monkeypatch.setenv("PATH", "")  # kernels that do not load are not compiled: it takes long
     for number in itertools.count(1):
-        machine.faults = Faults(at=number, kind=kind)
-        said = None
+        machine.reset()
+        machine.faults = faults = Faults(at=number, kind=kind, lasting=lasting)
+        found = None
         try:
-            found = answer()
+            with ars.load(engine, sigma=0.1, batch=64, threads=1, device="cuda:0") as classifier:
+                found = classifier.predict(x, n=100)
         except ArsError as error:
-            said = str(error)
-        if said is None:  # it could go on: with less memory, or without having given some back
-            assert found == expected
-        else:
-            assert "this is a test" in said or "out of memory" in said
-            assert "\n" not in said
-        if machine.faults.happened is None:
-            break
-        failed.add(machine.faults.happened)
-        if any(machine.held().values()):
+            found = error
+        if not lasting and faults.happened not in ENDS and any(machine.held().values()):
             gc.collect()  # it takes its time
-        assert not any(machine.held().values()), f"{machine.faults.happened}, call {number}: {machine.held()}"
-    model = {"execute_async_v3", "set_tensor_address"} if engine == "model.trt" else {"run_with_iobinding"}
-    cuda = {"cuMemAlloc", "cuMemFree", "cuMemHostAlloc", "cuLaunchKernel", "cuEventSynchronize", "cuMemcpyDtoHAsync"}
-    assert failed >= model | cuda, "every step was made to fail"
-    assert number > 80
+        yield faults.happened, found
+        if faults.happened is None:
+            return
+
+
+@pytest.mark.parametrize(("engine", "kind"), [("model.trt", "error"), ("model.trt", "memory"), ("model.onnx", "error")])
+def test_a_failure_of_any_call_is_one_sentence_and_leaves_nothing_behind(machine, monkeypatch, engine, kind):
+    answers, failed = [], set()
+    for call, found in answers_with_each_call_failing(machine, monkeypatch, engine, kind, lasting=False):
+        failed.add(call)
+        if isinstance(found, ArsError):
+            assert any(part in str(found) for part in ("this is a test", "out of memory", "there is no nvcc")), found
+            assert "\n" not in str(found)
+        else:  # it could go on: with less memory, or without having given some back
+            answers.append(found)
+        held = {what for what, number in machine.held().items() if number}
+        assert held <= ENDS.get(call, set()), call
+    assert len(set(answers)) == 1
+    assert failed >= CALLS | MODEL_CALLS[engine], "every step was made to fail"
+    machine.reset()
+
+
+@pytest.mark.parametrize("engine", ["model.trt"])
+def test_a_gpu_that_is_lost_at_any_call_is_one_sentence(machine, monkeypatch, engine):
+    """It cannot give back anything, but nothing hangs, aborts, or answers something else."""
+    answers, errors = [], []
+    for _, found in answers_with_each_call_failing(machine, monkeypatch, engine, "launch", lasting=True):
+        (errors if isinstance(found, ArsError) else answers).append(found)
+    assert len(set(answers)) == 1
+    assert len(errors) > 80
+    for error in errors:
+        assert any(part in str(error) for part in ("fallen off the bus", "this is a test", "there is no nvcc")), error
+        assert "\n" not in str(error)
+    machine.reset()
 
 
 def test_a_lost_gpu_ends_the_run_in_one_sentence_and_what_is_certified_stays(machine):
@@ -202,3 +239,31 @@ def test_files_and_backends_that_do_not_run_on_a_gpu_are_refused():
     Path("model.pt").write_bytes(b"")
     refused(certify("--device", "cuda:0", engine="model.pt"), "model.pt: it does not run on cuda:0; use --device cpu")
     refused(certify("--device", "cuda:0", "--backend", "openvino"), "model.onnx: openvino does not run on cuda:0")
+
+
+def test_a_gpu_without_cudas_libraries_is_one_sentence_and_no_lack_of_memory(machine):
+    machine.lacks_libraries = True
+    result = certify("--device", "cuda:0", "--batch", "64", engine="model.onnx")
+    refused(result, "model.onnx: onnxruntime ", "cannot use cuda:0; install the CUDA and cuDNN", status=1)
+    assert "not enough memory" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_memory"),
+    [
+        ("CUDA failure 2: out of memory ; GPU=0", True),
+        ("BFCArena::AllocateRawInternal Failed to allocate memory for requested buffer of size 1024", True),
+        ("CUDA failure 700: an illegal memory access was encountered", False),
+        ("There's no data transfer registered for copying tensors from MemoryType: Cpu to Gpu", False),
+    ],
+)
+def test_only_a_failed_allocation_is_a_lack_of_memory(reason, is_memory):
+    assert isinstance(gpu_error("model.onnx: it failed", reason), OutOfMemory) == is_memory
+
+
+@pytest.mark.parametrize(("kind", "tf32"), [(TensorProto.FLOAT, "0"), (TensorProto.FLOAT16, None)])
+def test_tf32_is_off_for_float32_models_only(machine, kind, tf32):
+    models.linear(Path("kind.onnx"), kind=kind)
+    assert certify("--device", "cuda:0", "--max", "1", engine="kind.onnx").exit_code == 0
+    assert machine.sessions
+    assert {session.get("use_tf32") for session in machine.sessions} == {tf32}

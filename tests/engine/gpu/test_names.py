@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import itertools
 import re
 import sys
 from pathlib import Path
@@ -9,7 +10,6 @@ from pathlib import Path
 import onnxruntime
 import pytest
 import simulated_gpu
-from simulated_gpu import compiler, driver
 from simulated_gpu import onnxruntime as simulated_onnxruntime
 from simulated_gpu import tensorrt as simulated_tensorrt
 from support.engine_runs import certify, records
@@ -24,47 +24,6 @@ except ImportError:
     rtx = None
 
 ENGINE = Path(__file__).parents[3] / "engine"
-
-# Every name of pycuda that the project uses. tests/simulated_gpu/ implements exactly these.
-PYCUDA = {
-    "pycuda.compiler": ("compile",),
-    "pycuda.driver": (
-        "CompileError",
-        "Context.detach",
-        "Context.pop",
-        "Context.push",
-        "Device",
-        "Device.compute_capability",
-        "Device.count",
-        "Device.name",
-        "Device.retain_primary_context",
-        "Device.total_memory",
-        "DeviceAllocation.__int__",
-        "DeviceAllocation.free",
-        "Error",
-        "Event",
-        "Event.record",
-        "Event.synchronize",
-        "Function.prepare",
-        "Function.prepared_async_call",
-        "MemoryError",
-        "Module.get_function",
-        "PagelockedHostAllocation.free",
-        "Stream",
-        "Stream.handle",
-        "Stream.synchronize",
-        "event_flags.BLOCKING_SYNC",
-        "get_driver_version",
-        "init",
-        "mem_alloc",
-        "mem_get_info",
-        "memcpy_dtoh_async",
-        "memcpy_htod_async",
-        "memset_d32_async",
-        "module_from_buffer",
-        "pagelocked_empty",
-    ),
-}
 
 # Every name of TensorRT that engine/runners/plans.py uses, with the names of its arguments.
 TENSORRT = {
@@ -112,26 +71,11 @@ def found(root, dotted):
     return root
 
 
-def test_pycuda_is_called_from_one_file_and_by_the_names_that_are_listed():
-    for path in ENGINE.rglob("*.py"):
-        assert bool(re.search("^ *(import|from) pycuda", path.read_text(), re.M)) == (path.name == "gpu.py"), path
-    tree = ast.parse((ENGINE / "gpu.py").read_text())
-    attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
-    used = {node.attr for node in attributes if ast.unparse(node.value) == "driver"}
-    # These the project meets only as what other calls give back.
-    given_back = {"Context", "DeviceAllocation", "Function", "Module", "PagelockedHostAllocation"}
-    assert used | given_back == {name.split(".")[0] for name in PYCUDA["pycuda.driver"]}
-    methods = {node.attr for node in attributes} | {"__int__", "handle"}
-    for name in PYCUDA["pycuda.driver"]:
-        assert name.split(".")[-1] in methods, f"{name} is not used"
-
-
-def test_every_listed_name_of_pycuda_is_simulated():
-    for name in PYCUDA["pycuda.driver"]:
-        if name != "Stream.handle":  # an attribute of an object
-            found(driver, name)
-    for name in PYCUDA["pycuda.compiler"]:
-        found(compiler, name)
+def test_each_binding_is_called_from_one_file():
+    callers = {"pycuda": "bindings/pycuda.py", "cuda": "bindings/cuda_python.py"}
+    for path, (package, caller) in itertools.product(ENGINE.rglob("*.py"), callers.items()):
+        imports = re.search(rf"^ *(import|from) {package}\b", path.read_text(), re.M)
+        assert bool(imports) == (path == ENGINE / caller), path
 
 
 def offered(function):
@@ -159,6 +103,29 @@ def test_tensorrt_is_called_by_the_names_that_are_listed():
     assert used <= set(TENSORRT)
     attributes = {node.attr for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute)}
     assert {name.split(".")[-1] for name in TENSORRT} <= attributes | {"log", "__version__"}
+
+
+@pytest.mark.skipif(rtx is None, reason="tensorrt_rtx is not installed")
+def test_the_names_that_only_tensorrt_rtx_has_are_in_the_real_one_and_simulated():
+    for name in (
+        "CudaGraphStrategy.WHOLE_GRAPH_CAPTURE",
+        "DynamicShapesKernelSpecializationStrategy.EAGER",
+        "ICudaEngine.create_runtime_config",
+        "IRuntimeConfig.cuda_graph_strategy",
+        "IRuntimeConfig.dynamic_shapes_kernel_specialization_strategy",
+        "IRuntimeConfig.set_execution_context_allocation_strategy",
+    ):
+        found(rtx, name)
+        found(simulated_tensorrt, name)
+
+
+def test_engines_of_tensorrt_rtx_fit_no_hopper_and_no_data_center_blackwell():
+    from ars.engine.runners.plans import fits
+    from ars.manifest import EngineBuild, Profile
+
+    build = EngineBuild("tensorrt_rtx", "1.7", ("8.0+",), Profile(1, 1, 1), "model.onnx", "")
+    fitting = [major for major in (7, 8, 9, 10, 12) if fits(build, (major, 0))]
+    assert fitting == [8, 12]
 
 
 def test_onnxruntimes_names_are_the_real_ones_with_these_parameters():
@@ -194,4 +161,8 @@ def test_an_engine_that_was_built_for_real_runs_from_its_onnx(files, monkeypatch
         assert certify().exit_code == 0
         assert records() == records("gpu.sqlite")
         assert read_header(Path("gpu.sqlite")).settings.runner == "tensorrt_rtx"
+        for config in machine.runtime_configs:
+            assert config.dynamic_shapes_kernel_specialization_strategy.name == "EAGER"
+            assert config.cuda_graph_strategy.name == "WHOLE_GRAPH_CAPTURE"
+        assert machine.runtime_configs
         monkeypatch.undo()

@@ -1,11 +1,12 @@
 """`ars-engine devices` and `ars-engine selftest`, on the processor and on the simulated GPU."""
 
+import importlib
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from simulated_gpu import kernels
 from simulated_gpu.machine import Faults
 from simulated_gpu.tensorrt import make_plan
 from support import models, reference
@@ -59,14 +60,15 @@ def test_the_simulated_gpu_passes(machine):
     ],
 )
 def test_a_kernel_that_computes_something_else_fails(machine, monkeypatch, kernel, check):
-    launch = kernels.launch
+    workspace = importlib.import_module("ars.engine.gpu").Workspace
+    launch = workspace.launch
 
-    def slightly_wrong(name, grid, block, form, *arguments):
+    def slightly_wrong(self, name, grid, threads, *arguments):
         if name == kernel:
             arguments = (*arguments[:-1], arguments[-1] ^ 1) if "fill" in name else (*arguments[:4], 1, arguments[5])
-        launch(name, grid, block, form, *arguments)
+        launch(self, name, grid, threads, *arguments)
 
-    monkeypatch.setattr(kernels, "launch", slightly_wrong)
+    monkeypatch.setattr(workspace, "launch", slightly_wrong)
     result = run("selftest", "--device", "cuda:0")
     assert result.exit_code == 1
     assert f"cuda:0   {check:<28} FAILED" in result.stdout
@@ -80,6 +82,23 @@ def test_a_gpu_that_fails_a_check_is_one_line_and_the_others_go_on(machine):
     assert "Error: cuda:0 failed 1 checks; do not certify with it" in result.stderr
     assert result.stdout.count(" ok ") == 5
     assert "this is a test" in result.stdout
+
+
+def test_a_tensorrt_that_cannot_be_initialised_is_one_line(machine):
+    machine.faults = Faults(at=1, only=lambda name: name == "Builder")
+    result = run("selftest", "--device", "cuda:0")
+    assert result.exit_code == 1
+    assert "Error: cuda:0 failed 1 checks; do not certify with it" in result.stderr
+    (line,) = [line for line in result.stdout.splitlines() if "FAILED" in line]
+    assert "cannot build it (this is a test; " in line
+    assert "factory function returned nullptr" in line
+
+
+def test_an_error_of_a_library_that_nobody_expects_is_one_line(machine, monkeypatch):
+    monkeypatch.setattr("ars.engine.selftest._some_logits", lambda: {}["no such key"])
+    result = run("selftest", "--device", "cuda:0")
+    assert result.exit_code == 1
+    assert "FAILED  KeyError: 'no such key'; please report this" in result.stdout
 
 
 def test_what_cannot_be_checked_is_refused(machine):
@@ -108,13 +127,28 @@ def test_devices_without_a_gpu_says_what_to_do(files, machine):
     assert "cuda            missing  CUDA does not work" in run("devices").stdout
 
 
-def test_devices_without_pycuda_says_what_to_install(files):
+def test_devices_without_a_binding_says_what_to_install(files, monkeypatch):
+    for name in ("ars.engine.gpu", "ars.engine.bindings.cuda_python", "ars.engine.bindings.pycuda"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    for name in ("cuda", "cuda.bindings", "pycuda"):
+        monkeypatch.setitem(sys.modules, name, None)
+    missing = "cuda-bindings is not installed; run `pip install 'ars-certify[gpu]'`"
     result = run("devices", "--engine", "model.onnx")
-    assert "cuda            missing  pycuda is not installed; run `pip install 'ars-certify[gpu]'`" in result.stdout
+    assert f"cuda            missing  {missing}" in result.stdout
     assert result.stdout.splitlines()[-1].startswith("cpu             fits     onnxruntime")
     Path("model.trt").write_bytes(b"engine")
-    last = run("devices", "--engine", "model.trt").stdout.splitlines()[-1]
-    assert last == "cuda:0          refuses  pycuda is not installed; run `pip install 'ars-certify[gpu]'`"
+    assert run("devices", "--engine", "model.trt").stdout.splitlines()[-1] == f"cuda:0          refuses  {missing}"
+
+
+def test_devices_without_a_driver_says_so(machine, monkeypatch):
+    def find_no_library(flags):
+        raise RuntimeError('"cuda" is an NVIDIA driver library')
+
+    binding = importlib.import_module("ars.engine.gpu").BINDING
+    if binding.name != "cuda-python":
+        pytest.skip("pycuda does not load without a driver")
+    monkeypatch.setattr("ars.engine.bindings.cuda_python.driver.cuInit", find_no_library)
+    assert 'cuda            missing  no NVIDIA driver is installed ("cuda" is an NVIDIA' in run("devices").stdout
 
 
 REQUEST = selftest._REQUESTS[1]  # its third draw is row 7

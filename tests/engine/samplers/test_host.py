@@ -137,6 +137,8 @@ def test_bad_requests_are_named_with_their_value(changed, message):
     for call in (HostSampler.fill, HostSampler.count):
         with pytest.raises(ArgumentError, match=message):
             call(ready(), np.zeros((3, 12), np.float32), [request(**changed)])
+        with pytest.raises(ArgumentError, match=message):  # among many, which are checked all at once
+            call(ready(), np.zeros((3, 12), np.float32), [*[request(0)] * 20, request(**changed)])
 
 
 @pytest.mark.parametrize(
