@@ -64,5 +64,5 @@ $(VENV)/installed: $(VENV)/base CMakeLists.txt $(NATIVE)
 	touch $@
 
 $(VENV)/develop: $(VENV)/installed
-	$(call install,cpu train openvino report rtx dev)
+	$(call install,cpu train openvino report rtx parquet pandas dev)
 	touch $@

@@ -6,6 +6,7 @@ from ars.engine.records.inputs import Inputs
 from ars.engine.records.record import Record
 from ars.engine.records.run import RunProgress, RunResult, certify_run
 from ars.engine.records.store import read_records
+from ars.engine.records.stored_run import Run, read_run
 from ars.engine.records.summary import Summary, summarize
 from ars.engine.scheduler import Finished
 from ars.engine.smoothed import SmoothedClassifier, load
@@ -34,6 +35,7 @@ __all__ = [
     "Plan",
     "Prediction",
     "Record",
+    "Run",
     "RunProgress",
     "RunResult",
     "Scope",
@@ -48,6 +50,7 @@ __all__ = [
     "load",
     "predict_from_votes",
     "read_records",
+    "read_run",
     "summarize",
 ]
 

@@ -16,6 +16,7 @@ from ars.bench.paper.command import paper
 from ars.bench.report.command import report
 from ars.bench.run.command import run
 from ars.bench.stopping.command import stopping
+from ars.bench.sweep import sweep
 from ars.bench.timing import Ratio, Timings
 from ars.command_line import Group, version_option
 
@@ -31,6 +32,7 @@ main.add_command(paper)
 main.add_command(stopping)
 main.add_command(bounds)
 main.add_command(report)
+main.add_command(sweep)
 
 
 @main.command()

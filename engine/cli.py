@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ars.command_line import Group, version_option
+from ars.engine.decisions.commands import check, compare, summary
 from ars.engine.devices import CPU
 from ars.engine.inspection import inspect_file
 from ars.engine.inventory import find_devices_for, take_inventory
@@ -27,18 +28,20 @@ from ars.engine.options import (
 from ars.engine.progress import TerminalProgress
 from ars.engine.records.audit import audit as check_run
 from ars.engine.records.covers import check_coverage
-from ars.engine.records.inputs import Inputs, find_shape, read_inputs
-from ars.engine.records.results import FORMATS, read_results, write_results
+from ars.engine.records.inputs import Inputs, doubts, find_shape, read_inputs
+from ars.engine.records.results import FORMATS, TABLE_FORMATS, read_results, write_results, write_table
 from ars.engine.records.run import RunResult, certify_run
 from ars.engine.records.store import read_header
 from ars.engine.selftest import run_checks
-from ars.engine.smoothed import PREDICTION_N
+from ars.engine.smoothed import PREDICTION_N, SmoothedClassifier
 from ars.engine.statistics.certificate import REAL_ARITHMETIC, format_radius
 from ars.engine.statistics.plan import Plan
-from ars.errors import RunError, StoreError
+from ars.engine.statistics.stopping import Grid
+from ars.engine.statistics.target import Target
+from ars.errors import ArgumentError, RunError, StoreError
 from ars.noise import NoiseKind
 from ars.noise.norms import norm_name
-from ars.output import open_output, refuse_inputs
+from ars.output import is_stdout, open_output, refuse_inputs, replacing
 
 quiet_option = click.option("--quiet", is_flag=True, help="No progress and no advice.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -54,6 +57,11 @@ alpha_option = click.option(
 @version_option
 def main() -> None:
     """Certify classifiers by anisotropic randomized smoothing."""
+
+
+main.add_command(summary)
+main.add_command(compare)
+main.add_command(check)
 
 
 @main.command()
@@ -72,7 +80,11 @@ def main() -> None:
 )
 @stopping_options
 @click.option("--only-correct", is_flag=True, help="End an input after selection if its class is wrong.")
-@click.option("--out", type=FILE, help="The run store. Default: named after engine and data.")
+@click.option(
+    "--target-width", type=float, help="Take inputs in random order until certified accuracy is known this closely."
+)
+@click.option("--target-radii", help="At these radii, like 0.5,1. Default: all that the summary shows.")
+@click.option("--out", type=FILE, help="The run store. Default: named after engine, data and noise.")
 @json_option
 @quiet_option
 def certify(
@@ -85,6 +97,8 @@ def certify(
     bounds: str,
     stop: StoppingOptions,
     only_correct: bool,
+    target_width: float | None,
+    target_radii: str | None,
     out: Path | None,
     as_json: bool,
     quiet: bool,
@@ -97,6 +111,7 @@ def certify(
         progress.describe_model()
         if stop.stopping == "adaptive" and plan.question is None:
             plan = dataclasses.replace(plan, question=classifier.usual_question())
+        target = _make_target(target_width, target_radii, plan, classifier)
         try:
             result = certify_run(
                 classifier,
@@ -105,6 +120,7 @@ def certify(
                 store=out,
                 skip_bad_inputs=on_error == "skip",
                 only_correct=only_correct,
+                target=target,
                 progress=progress,
             )
         except KeyboardInterrupt:
@@ -119,16 +135,31 @@ def certify(
     if classifier.noise_stream == 1:
         click.echo(REAL_ARITHMETIC, err=as_json)
     norm, kind = norm_name(classifier.family.norm), classifier.noise.kind
-    _print_summary(result, as_json, norm, kind, settled_early=plan.question is not None)
+    _print_summary(result, as_json, norm, kind, target, settled_early=plan.question is not None)
 
 
-def _print_summary(result: RunResult, as_json: bool, norm: str, kind: NoiseKind, *, settled_early: bool) -> None:
+def _make_target(width: float | None, radii: str | None, plan: Plan, classifier: SmoothedClassifier) -> Target | None:
+    if width is None:
+        if radii is not None:
+            raise ArgumentError("target_radii", radii, "it is for --target-width")
+        return None
+    if radii is not None:
+        return Target(width, Grid.parse(radii).radii)
+    return Target(width, (plan.question or classifier.usual_question()).radii)
+
+
+def _print_summary(
+    result: RunResult, as_json: bool, norm: str, kind: NoiseKind, target: Target | None, *, settled_early: bool
+) -> None:
     summary = result.summary
     if summary.nobody:
         click.echo(f"{summary.nobody} draws had logits that are not finite and voted for nobody", err=True)
     if as_json:
         click.echo(json.dumps({"store": str(result.store), "norm": norm} | dataclasses.asdict(summary), indent=2))
         return
+    if target is not None:
+        enough = f"{summary.inputs} inputs in random order were enough for intervals of the width {target.width:g}"
+        click.echo(f"{enough}: ars-engine summary {result.store}")
     click.echo(f"{summary.inputs} inputs certified, {summary.abstained} of them abstained, {summary.draws:,} draws")
     if ended := summary.ended_after_selection:
         what = "1 input ended after selection: its" if ended == 1 else f"{ended} inputs ended after selection: their"
@@ -166,15 +197,17 @@ def predict(
     with model.load() as classifier, TerminalProgress(classifier, quiet=quiet) as progress:
         source, ids = inputs.open(classifier.channels)
         progress.describe_model()
+        for doubt in doubts(source, classifier.runner.classes):
+            progress.warn(doubt)
         shape = find_shape(source, ids, classifier.runner.classes, skip_bad_inputs=skip)
         progress.describe_batch(classifier.prepare(shape))
         progress.describe_seed(classifier.seed)
 
         def numbered() -> Iterator[tuple[int, NDArray[np.float32]]]:
             on_bad_input = progress.skipped if skip else None
-            for idx, x, label in read_inputs(source, ids, classifier.runner.classes, on_bad_input, shape):
-                labels[idx] = label
-                yield idx, x
+            for one in read_inputs(source, ids, classifier.runner.classes, on_bad_input, shape):
+                labels[one.idx] = one.label
+                yield one.idx, one.x
 
         if not as_json:
             click.echo("idx\tlabel\tpredict\tcorrect")
@@ -190,7 +223,7 @@ def predict(
 
 @main.command()
 @click.argument("store", type=FILE)
-@click.option("--format", "form", type=click.Choice(FORMATS), default="tsv", show_default=True)
+@click.option("--format", "form", type=click.Choice(FORMATS + TABLE_FORMATS), default="tsv", show_default=True)
 @click.option(
     "--norm", type=click.Choice(["1", "2", "inf"]), help="The norm of the radii. Default: the noise family's."
 )
@@ -200,8 +233,15 @@ def results(store: Path, form: str, norm: str | None, output: Path) -> None:
     refuse_inputs(output, [store])
     if read_header(store).settings.noise_stream == 1:
         click.echo(REAL_ARITHMETIC, err=True)
+    found = read_results(store, None if norm is None else float(norm))
+    if form in TABLE_FORMATS:
+        if is_stdout(output):
+            raise ArgumentError("format", form, "it is not text; say with --output which file to write")
+        with replacing(output) as place:
+            write_table(found, form, place)
+        return
     with open_output(output) as file:
-        for piece in write_results(read_results(store, None if norm is None else float(norm)), form):
+        for piece in write_results(found, form):
             file.write(piece)
 
 
@@ -288,8 +328,8 @@ def devices(engine: Path | None) -> None:
 def selftest(device: str) -> None:
     """Check that a device computes noise, votes, a model and a certificate as it must."""
     failed = 0
-    for check in run_checks(device):
-        click.echo(f"{device:<8} {check.name:<28} {'ok' if check.passed else 'FAILED':<7} {check.said}")
-        failed += not check.passed
+    for done in run_checks(device):
+        click.echo(f"{device:<8} {done.name:<28} {'ok' if done.passed else 'FAILED':<7} {done.said}")
+        failed += not done.passed
     if failed:
         raise RunError(f"{device} failed {failed} checks; do not certify with it")

@@ -134,12 +134,14 @@ model_options = _gather(
 inputs_options = _gather(
     Inputs,
     "inputs",
-    click.option("--data", required=True, help="fashion-mnist:test, .npz, idx file, CIFAR-10 .bin, folder, or image."),
+    click.option("--data", required=True, help="A folder, an archive or a file of inputs: see docs/data.md."),
     click.option("--resize", type=click.IntRange(1), help="Bring an image's shorter side to this."),
     click.option("--crop", type=click.IntRange(1), help="Then cut this square from its middle."),
     click.option("--classes", "classes_file", type=FILE, help="A folder's class names in label order, one per line."),
-    click.option("--skip", type=click.IntRange(0), default=0, help="Skip this many inputs."),
-    click.option("--max", "most", type=click.IntRange(1), help="Certify at most this many."),
+    click.option("--start", type=click.IntRange(0), default=0, help="Leave out this many inputs at the start."),
+    click.option("--limit", type=click.IntRange(1), help="Take at most this many."),
+    click.option("--skip", type=click.IntRange(1), default=1, help="Take every N-th input, like the field's scripts,"),
+    click.option("--max", "end", type=click.IntRange(1), help="and end before this number, like them."),
     click.option("--only", help='Take only these, like "3,17,200-300" or "0-9999/20".'),
 )
 

@@ -94,6 +94,9 @@ class TerminalProgress(RunProgress):
         self._labelled += record.correct is not None
         self._correct += bool(record.correct)
 
+    def warn(self, doubt: str) -> None:
+        self._print(f"Warning: {doubt}")
+
     def skipped(self, error: DataError) -> None:
         self._print(f"Skipped: {error}")
 

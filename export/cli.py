@@ -84,7 +84,10 @@ def _for_engine() -> tuple[str, ...]:
 @click.option("--arch", help="Your own weights: timm:NAME, resnet20 ... resnet110, resnet50, or cnn.")
 @click.option("--weights", type=FILE, help="With --arch: a state_dict.")
 @click.option("--shape", type=CommaList("3,32,32", _side), help="Input shape of your own model, like 3,32,32.")
-@click.option("--classes", type=CommaList("cat,dog", str), help="Number or names of the classes of your own model.")
+@click.option(
+    "--classes", type=CommaList("cat,dog", str), help="Number or names of your own model's classes, or a file of them."
+)
+@click.option("--logits", help="The output of your own ONNX file that has the logits, or the probabilities.")
 @click.option("--pixel-mean", type=CommaList("0.5,0.5,0.5", float), help="Your own model takes (x - mean)")
 @click.option("--pixel-deviation", type=CommaList("0.2,0.2,0.2", float), help="/ deviation, by channel.")
 @click.option("--sigma", type=float, help="The scale of your own model's noise, in pixel units.")
@@ -114,13 +117,14 @@ def main(
     MODEL is a model.pt written by ars-train, or a model of your own: a TorchScript, torch.export or ONNX file, or, with
     no MODEL, --arch and --weights. Your own models need --sigma and --calibration.
     """
-    for package in ("torch", "onnx", "onnxscript"):
+    only_onnx = model is not None and model.suffix == ".onnx"
+    for package in ("onnx", "onnxruntime") if only_onnx else ("torch", "onnx", "onnxscript"):
         if importlib.util.find_spec(package) is None:
-            raise MissingPackage(package, "train")
+            raise MissingPackage(package, "cpu" if only_onnx else "train")
     from ars.data import ImageSize
     from ars.export.pipeline import ExportPlan, export_model
     from ars.export.progress import ExportProgress
-    from ars.export.sources import OwnModel
+    from ars.export.source import OwnModel
     from ars.export.tensorrt import BuildOptions
 
     profile = Profile(min_batch, opt_batch, max_batch)

@@ -25,7 +25,7 @@ DRAWS = SELECTION + ESTIMATION
 ALPHA = 0.001
 # The radii at which certified accuracies are compared, in units of sigma0.
 RADII = (0.0, 0.25, 0.5, 1.0)
-CALIBRATION_DRAWS = 4
+CALIBRATION_DRAWS, CHOICE_DRAWS = 4, 16
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,10 @@ class NoisyInputs:
     def calibration_draws(self) -> Iterator[Array]:
         """Different draws, for calibration, one input at a time."""
         return self._fill([Request(0, 0, Phase.PREDICTION, 0, CALIBRATION_DRAWS)])
+
+    def choice_draws(self) -> Iterator[Array]:
+        """More of these, to choose by which layers are rounded, one input at a time."""
+        return self._fill([Request(0, 0, Phase.PREDICTION, CALIBRATION_DRAWS, CHOICE_DRAWS)])
 
     def _fill(self, requests: list[Request]) -> Iterator[Array]:
         lattice = Lattice(choose_step(float(self.scale.min())))

@@ -3,10 +3,10 @@
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import torch
-from torch import nn
+import onnx
 
 from ars.data import ImageSize
 from ars.engine.backends import load_generator, load_runner
@@ -14,11 +14,13 @@ from ars.engine.noise_maps import open_generator
 from ars.errors import ArgumentError, ArsError, InputError, MissingPackage, ModelError, RunError, one_line
 from ars.export.draft import Draft
 from ars.export.examples import FEWEST, Examples, read_examples
-from ars.export.onnx_files import MAX_BYTES, write_onnx
+from ars.export.graphs import MAX_BYTES
+from ars.export.mixed import Kept, Target
+from ars.export.onnx_source import open_onnx
 from ars.export.parity import NoisyInputs, collect_logits, compare
 from ars.export.precision import write_fp16, write_int8
 from ars.export.progress import ExportProgress
-from ars.export.sources import Array, OwnModel, Source, open_source
+from ars.export.source import Array, OwnModel, Source
 from ars.export.tensorrt import BuildOptions, Flavour, build_engine, check_capabilities, find_flavour, local_gpu
 from ars.external_data import hash_model
 from ars.manifest import PRECISIONS, Manifest, Parity
@@ -68,9 +70,11 @@ def export_model(
 ) -> list[Path]:
     """Write the files of the model to one folder; returns their paths, the manifest last."""
     flavour = _choose_flavour(plan, progress)
-    source = open_source(path, own)
+    source = _open(path, own)
+    if source.changes:
+        progress.say(f"{source.stem}.onnx is {source.path.name}, adapted: {'; '.join(source.changes)}")
     precisions = _choose_precisions(source, plan.precisions)
-    examples = _choose_examples(source, plan)
+    examples = _choose_examples(source, plan, progress)
     with Draft(source.path.parent if folder is None else folder, f"{source.stem}.json") as draft:
         classifier = _write(source, source.classifier, f"{source.stem}.onnx", ["logits"], draft, progress)
         generator = _write(source, source.generator, f"{source.stem}.noise.onnx", ["mean", "scale"], draft, progress)
@@ -79,13 +83,12 @@ def export_model(
         theirs = collect_logits(to_compare, source.run, progress.advance)
 
         def measure(file: Path) -> Parity:
-            reference = "torch" if isinstance(source.classifier, nn.Module) else classifier.name
-            return _measure(file, reference, to_compare, theirs, progress)
+            return _measure(file, source.reference, to_compare, theirs, progress)
 
         parity = None
-        if isinstance(source.classifier, nn.Module):
+        if not isinstance(source.classifier, Path):
             parity = measure(classifier)
-            _check_difference(classifier, parity.largest_difference)
+            _check_difference(classifier, parity.largest_difference, source.reference)
         draft.add("classifier", classifier, source.precision, parity)
         draft.add("noise", generator)
         if source.trained and draft.is_home_of(source.path):
@@ -94,7 +97,9 @@ def export_model(
         for precision in precisions:
             file = draft.path(f"{source.stem}.{precision}.onnx")
             progress.begin(f"writing {file.name}")
-            _bring_to(precision, classifier, file, to_calibrate, source.path)
+            kept = _bring_to(precision, classifier, file, to_calibrate, plan.min_agreement, source.path)
+            if kept is not None:
+                progress.say(f"{file.name}: {kept.describe()}")
             parity = measure(file)
             _check_agreement(file, parity, plan.min_agreement, ADVICE[precision])
             draft.add("classifier", file, precision, parity)
@@ -148,9 +153,9 @@ def _choose_precisions(source: Source, asked: tuple[str, ...]) -> list[str]:
     return others
 
 
-def _choose_examples(source: Source, plan: ExportPlan) -> Examples:
+def _choose_examples(source: Source, plan: ExportPlan, progress: ExportProgress) -> Examples:
     if plan.calibration is not None:
-        return read_examples(plan.calibration, source.shape, len(source.classes), plan.size)
+        return read_examples(plan.calibration, source.shape, source.classes, plan.size, progress.warn)
     if source.examples is None or len(source.examples.x) < FEWEST:
         number = 0 if source.examples is None else len(source.examples.x)
         problem = f"it has {number} examples, but the comparison needs at least {FEWEST}"
@@ -158,13 +163,25 @@ def _choose_examples(source: Source, plan: ExportPlan) -> Examples:
     return source.examples
 
 
-def _write(
-    source: Source, what: nn.Module | Path, name: str, outputs: list[str], draft: Draft, progress: ExportProgress
-) -> Path:
-    """Write a module as an ONNX file; an ONNX file is taken as it is."""
+def _open(path: Path | None, own: OwnModel) -> Source:
+    """Open what is to be exported. An ONNX file needs no torch."""
+    if path is not None and path.suffix == ".onnx" and own.arch is None and own.weights is None:
+        return open_onnx(path, own)
+    from ars.export.sources import open_torch_source
+
+    return open_torch_source(path, own)
+
+
+def _write(source: Source, what: Any, name: str, outputs: list[str], draft: Draft, progress: ExportProgress) -> Path:
+    """Write a module or a graph as an ONNX file; an ONNX file is taken as it is."""
     if isinstance(what, Path):
         return draft.bring(what)
     progress.begin(f"writing {name}")
+    if isinstance(what, onnx.ModelProto):
+        onnx.save(what, draft.path(name))
+        return draft.path(name)
+    from ars.export.onnx_files import write_onnx
+
     write_onnx(what, source.shape, draft.path(name), outputs, source.path)
     return draft.path(name)
 
@@ -174,10 +191,14 @@ def _add_noise(source: Source, generator: Path, examples: Examples) -> tuple[Noi
     maps = open_generator(generator, load_generator(generator), source.noise.kind, source.shape)
     pairs = [maps.at(number, x) for number, x in enumerate(examples.x)]
     mean, scale = np.stack([pair[0] for pair in pairs]), np.stack([pair[1] for pair in pairs])
-    if isinstance(source.generator, nn.Module):
+    if not isinstance(source.generator, Path | onnx.ModelProto):
+        import torch
+
         with torch.no_grad():
             theirs = [part.numpy() for part in source.generator(torch.from_numpy(examples.x))]
-        _check_difference(generator, max(float(np.abs(mean - theirs[0]).max()), float(np.abs(scale - theirs[1]).max())))
+        _check_difference(
+            generator, max(float(np.abs(mean - theirs[0]).max()), float(np.abs(scale - theirs[1]).max())), "torch"
+        )
     labels = [None, None] if examples.labels is None else [examples.labels[0::2], examples.labels[1::2]]
     first, second = (
         NoisyInputs(examples.x[start::2], labels[start], mean[start::2], scale[start::2], source.noise)
@@ -186,8 +207,11 @@ def _add_noise(source: Source, generator: Path, examples: Examples) -> tuple[Noi
     return first, second
 
 
-def _bring_to(precision: str, classifier: Path, file: Path, to_calibrate: NoisyInputs, named: Path) -> None:
-    """Write the classifier in another precision. Errors name the user's file."""
+def _bring_to(
+    precision: str, classifier: Path, file: Path, to_calibrate: NoisyInputs, least: float, named: Path
+) -> Kept | None:
+    """Write the classifier in another precision; returns the layers of INT8 that stay in float, if any had to. INT8
+    aims at half of the disagreement that is allowed. Errors name the user's file."""
     size = sum(each.stat().st_size for each in (classifier, *_external_files(classifier)))
     if size > MAX_BYTES:
         problem = f"it has {size / 2**30:.1f} GiB of weights, but {precision} is made from less than 2"
@@ -195,8 +219,9 @@ def _bring_to(precision: str, classifier: Path, file: Path, to_calibrate: NoisyI
     try:
         if precision == "fp16":
             write_fp16(classifier, file, named)
-        else:
-            write_int8(classifier, file, list(to_calibrate.calibration_draws()), named)
+            return None
+        target = Target((1 + least) / 2, np.concatenate(list(to_calibrate.choice_draws())))
+        return write_int8(classifier, file, list(to_calibrate.calibration_draws()), named, target)
     except (ArsError, OSError, MemoryError):
         raise
     except Exception as error:  # the tools raise many types of errors
@@ -224,9 +249,9 @@ def _measure(file: Path, reference: str, inputs: NoisyInputs, theirs: Array, pro
     return parity
 
 
-def _check_difference(file: Path, difference: float) -> None:
+def _check_difference(file: Path, difference: float, reference: str) -> None:
     if not difference <= LARGEST_DIFFERENCE:
-        problem = f"its output differs from torch's by {difference:.2g} of the largest value"
+        problem = f"its output differs from that of {reference} by {difference:.2g} of the largest value"
         raise RunError(f"{file.name}: {problem}, so nothing was written; please report this with the model")
 
 

@@ -14,7 +14,8 @@ from onnx import TensorProto, helper, numpy_helper
 from ars.engine.backends import load_runner
 from ars.engine.runners.onnxruntime import OnnxRuntime
 from ars.errors import MissingPackage, ModelError
-from ars.export.onnx_files import silence
+from ars.export.graphs import silence
+from ars.export.mixed import Kept, Target, reach
 
 try:
     from onnxruntime.quantization import (
@@ -74,15 +75,18 @@ def write_fp16(source: Path, target: Path, named: Path) -> None:
     onnx.save(half, target)
 
 
-def write_int8(source: Path, target: Path, batches: Sequence[Array], named: Path) -> None:
+def write_int8(
+    source: Path, target: Path, batches: Sequence[Array], named: Path, wanted: Target | None = None
+) -> Kept | None:
     """Write the classifier with symmetric int8 weights (one scale per channel) and layer inputs, calibrated on batches
     of noisy draws.
 
     Only the inputs and weights of layers are rounded; their outputs, and so sums and shortcuts, stay exact. The range
     of an input excludes 2 values in 100,000: including the few largest would cost all others more in resolution than
     clipping costs these. The first and the last layer stay in float32, which recovers most of the lost accuracy, and so
-    do biases, as TensorRT requires. The bias of the last layer absorbs the mean error of the logits (Nagel et al.,
-    2019, section 4.2). Errors name `named`, the user's file.
+    do biases, as TensorRT requires. If the agreement that is wanted needs it, more layers do, which are returned
+    (`mixed.py`). The bias of the last layer absorbs the mean error of the logits (Nagel et al., 2019, section 4.2).
+    Errors name `named`, the user's file.
     """
     exact = OnnxRuntime(source)
     if exact.fixed_batch is not None:
@@ -114,12 +118,18 @@ def write_int8(source: Path, target: Path, batches: Sequence[Array], named: Path
                 "CalibStridedMinMax": 1,  # batch by batch: the values of all layers together would not fit into memory
             },
         )
+        original = onnx.load(prepared)
     model = onnx.load(target)
     if not any(node.op_type == "QuantizeLinear" for node in model.graph.node):
         raise ModelError(named, "it has no layers between the first and the last to quantise", "omit int8")
+    kept = None
+    if wanted is not None:
+        model, kept = reach(model, original, wanted, exact.run, _shift_logits, target.parent)
+        onnx.save(model, target)
     rounded = load_runner(target)
     _shift_logits(model, np.concatenate([exact.run(batch) - rounded.run(batch) for batch in batches]).mean(0))
     onnx.save(model, target)
+    return kept
 
 
 def _only_logits(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -38,6 +38,10 @@ class ExportProgress:
         if not self._quiet:
             self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
+    def warn(self, doubt: str) -> None:
+        """Say what may be wrong with the data, also if nothing else is said."""
+        self._console.print(f"Warning: {doubt}", markup=False, highlight=False, soft_wrap=True)
+
     def __enter__(self) -> "ExportProgress":
         self._bar.start()
         return self

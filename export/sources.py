@@ -1,129 +1,36 @@
 """What can be exported: a model.pt written by ars-train, or a model of the user's own. That is an architecture with
-weights, a TorchScript or torch.export file, or an ONNX file, which is kept as it is."""
+weights, or a TorchScript or torch.export file. ONNX files are opened without torch, by
+`onnx_source.py`."""
 
-import math
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
-from ars.engine.runners.onnxruntime import OnnxRuntime
 from ars.errors import ArgumentError, ArsError, ModelError, one_line
 from ars.export.examples import Examples
-from ars.export.onnx_files import OPSET, opset_of, precision_of, read_onnx, silence
-from ars.manifest import NoiseSettings, manifest_beside
-from ars.noise import NoiseKind, family_named, scale_map
+from ars.export.graphs import silence
+from ars.export.source import Array, OwnModel, Source
+from ars.manifest import NoiseSettings
 from ars.train.classifiers import Normalize, make_classifier
 from ars.train.model_file import load_model, start_from
 from ars.train.noise_models import IsotropicNoise
 
-__all__ = ["OwnModel", "Source", "open_source"]
-
-Array = NDArray[np.float32]
+__all__ = ["open_torch_source"]
 
 
-@dataclass(frozen=True)
-class Source:
-    path: Path
-    stem: str
-    shape: tuple[int, ...]
-    classes: tuple[str, ...]
-    noise: NoiseSettings
-    classifier: nn.Module | Path
-    """A module to convert, or an ONNX file that is taken as it is."""
-    generator: nn.Module | Path
-    """The same, for the noise."""
-    run: Callable[[Array], Array]
-    """Computes the logits of the original model, with which every exported file is compared."""
-    precision: str = "fp32"
-    opset: int = OPSET
-    examples: Examples | None = None
-    training: dict[str, Any] = field(default_factory=dict)
-    """How it was trained, if known."""
-    trained: bool = False
-    """Whether the path is a model.pt."""
-
-
-@dataclass(frozen=True)
-class OwnModel:
-    """What the user states about a model that is not from ars-train; None where nothing was stated."""
-
-    arch: str | None = None
-    weights: Path | None = None
-    shape: tuple[int, ...] | None = None
-    classes: tuple[str, ...] | None = None
-    pixel_mean: tuple[float, ...] | None = None
-    pixel_deviation: tuple[float, ...] | None = None
-    sigma: float | None = None
-    family: str | None = None
-
-    def refuse(self, path: Path, *names: str) -> None:
-        """Reject options that the model file makes redundant."""
-        for name in names:
-            if getattr(self, name) is not None:
-                option = f"--{name.replace('_', '-')}"
-                raise ModelError(
-                    path, f"{option} does not apply, because the file itself determines it", f"omit {option}"
-                )
-
-    def noise(self) -> NoiseSettings:
-        if self.sigma is None:
-            raise ArgumentError("sigma", None, "a model of your own needs --sigma, the scale of its noise")
-        try:
-            scale_map(self.sigma)
-        except ArgumentError:
-            raise ArgumentError("sigma", self.sigma, "it must be positive and finite") from None
-        return NoiseSettings(family_named(self.family or "gaussian").name, NoiseKind.ISOTROPIC, self.sigma)
-
-    def normalize(self, channels: int) -> Normalize:
-        """The layer that normalises pixels as the model expects."""
-        mean, deviation = self.pixel_mean or (0.0,) * channels, self.pixel_deviation or (1.0,) * channels
-        for name, values in (("pixel-mean", mean), ("pixel-deviation", deviation)):
-            if len(values) != channels:
-                raise ArgumentError(
-                    name, ",".join(map(str, values)), f"give one number for each of the {channels} channels"
-                )
-        if not all(map(math.isfinite, mean)):
-            raise ArgumentError("pixel-mean", ",".join(map(str, mean)), "each must be finite")
-        if not all(0 < value < math.inf for value in deviation):
-            raise ArgumentError("pixel-deviation", ",".join(map(str, deviation)), "each must be positive and finite")
-        return Normalize(mean, deviation)
-
-    def names(self, path: Path, classes: int) -> tuple[str, ...]:
-        """The names of the model's classes; a single number in --classes gives their count."""
-        count = classes if self.classes is None else self.count(self.classes)
-        if count != classes:
-            raise ModelError(path, f"it has {classes} classes, but --classes names {count}", "name each class")
-        if self.classes is None or len(self.classes) < count:
-            return tuple(map(str, range(count)))
-        return self.classes
-
-    @staticmethod
-    def count(classes: tuple[str, ...]) -> int:
-        """The number of classes; a single number in --classes gives it directly."""
-        if len(classes) > 1 or not classes[0].isdecimal():
-            return len(classes)
-        if len(classes[0]) > 6:
-            raise ArgumentError("classes", classes[0], "that is too many")
-        return int(classes[0])
-
-
-def open_source(path: Path | None, own: OwnModel) -> Source:
+def open_torch_source(path: Path | None, own: OwnModel) -> Source:
     """Open the model at this path, or the architecture and weights that the user names."""
+    own.refuse(path or Path(str(own.arch)), "logits")
     if own.arch is not None:
         return _open_architecture(path, own)
     if path is None:
         raise ArgumentError("model", None, "give a file, or --arch and --weights")
     if own.weights is not None:
         raise ArgumentError("weights", own.weights, "they need --arch")
-    if path.suffix == ".onnx":
-        return _open_onnx(path, own)
     kind = _kind_of(path)
     if kind is not None:
         return _open_program(path, kind, own)
@@ -174,7 +81,7 @@ def _open_architecture(path: Path | None, own: OwnModel) -> Source:
     if count < 2:
         raise ArgumentError("classes", count, "a classifier has at least two classes")
     try:
-        classifier = make_classifier(own.arch, own.shape, count, own.normalize(own.shape[0]))
+        classifier = make_classifier(own.arch, own.shape, count, Normalize(*own.normalisation(own.shape[0])))
     except ArsError:
         raise
     except Exception as error:  # torch raises many types of errors for impossible sizes
@@ -196,7 +103,7 @@ def _open_program(path: Path, kind: str, own: OwnModel) -> Source:
         open_one = _open_torchscript if kind == "TorchScript" else _open_exported
         module, shape = open_one(path, loaded, own.shape)
     if own.pixel_mean is not None or own.pixel_deviation is not None:
-        module = nn.Sequential(own.normalize(shape[0]), module)
+        module = nn.Sequential(Normalize(*own.normalisation(shape[0])), module)
     return _from_module(path, module, shape, own, noise)
 
 
@@ -281,34 +188,3 @@ def _run_by_torch(module: nn.Module) -> Callable[[Array], Array]:
         return logits
 
     return run
-
-
-def _open_onnx(path: Path, own: OwnModel) -> Source:
-    own.refuse(path, "shape", "pixel_mean", "pixel_deviation")
-    model = read_onnx(path)
-    precision, opset = precision_of(model), opset_of(model)
-    runner = OnnxRuntime(path)
-    if None in runner.shape:
-        problem = f"its input shape is not fixed: {', '.join(str(side or 'any') for side in runner.shape)}"
-        raise ModelError(path, problem, "export it with fixed sizes for all dimensions except the batch")
-    shape = tuple(side for side in runner.shape if side is not None)
-    stem = path.stem.removesuffix(f".{precision}")
-    manifest = manifest_beside(path) if own.sigma is None else None
-    if manifest is None:
-        names, noise = own.names(path, runner.classes), own.noise()
-        return Source(path, stem, shape, names, noise, path, IsotropicNoise(noise.sigma0), runner.run, precision, opset)
-    own.refuse(path, "family", "classes")
-    generator = manifest.file("noise", path.parent) or IsotropicNoise(manifest.noise.sigma0)
-    return Source(
-        path,
-        stem,
-        shape,
-        manifest.classes,
-        manifest.noise,
-        path,
-        generator,
-        runner.run,
-        precision,
-        opset,
-        training=manifest.training,
-    )

@@ -24,7 +24,7 @@ def test_the_example_for_python_users_runs(run_store):
 @pytest.fixture
 def run_store(tmp_path):
     folder = EXAMPLES / "fashion-mnist"
-    inputs = ars.Inputs(str(folder / "images.npz"), most=2)
+    inputs = ars.Inputs(str(folder / "images.npz"), limit=2)
     with ars.load(folder / "classifier.onnx", sigma=0.5, batch=32) as classifier:
         return ars.certify_run(classifier, inputs, ars.Plan(n=100), store=tmp_path / "run.sqlite").store
 

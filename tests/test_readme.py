@@ -1,4 +1,4 @@
-"""Every command that the README shows is run here, on small files of the same names and with few draws."""
+"""Every command that the README and docs/deciding.md show is run here, on small files of the same names and with few draws."""
 
 import re
 import shlex
@@ -24,14 +24,15 @@ COMMANDS = {"ars-train": train, "ars-export": export, "ars-engine": engine, "ars
 
 # What makes a command short: words that are added at its end, and so win over those that the README shows.
 LESS = {
-    ("ars-train",): "--epochs 1 --max 64 --batch 32 --draws 1 --arch cnn",
+    ("ars-train",): "--epochs 1 --limit 64 --batch 32 --draws 1 --arch cnn",
     ("ars-export",): "--min-agreement 0",
-    ("ars-engine", "certify"): "--n 50 --max 2 --batch 16",
-    ("ars-engine", "predict"): "--n 50 --max 2 --batch 16",
+    ("ars-engine", "certify"): "--n 50 --limit 2 --batch 16",
+    ("ars-engine", "predict"): "--n 50 --limit 2 --batch 16",
     ("ars-engine", "audit"): "--sample 1",
     ("ars-engine", "covers"): "--input 0",
+    ("ars-bench", "sweep"): "--n 50 --limit 2 --batch 16",
     ("ars-bench", "run"): "--rounds 3 --n 200 --batch 16 --inputs 2 --backend loop --backend onnxruntime",
-    ("ars-bench", "paper"): "--n 50 --max 4 --batch 16 --rounds 3",
+    ("ars-bench", "paper"): "--n 50 --limit 4 --batch 16 --rounds 3",
     ("ars-bench", "sampler"): "--rounds 3 --batch 10",
     ("ars-bench", "overhead"): "--rounds 3 --batch 4",
     ("ars-bench", "generator"): "--rounds 3 --n 100",
@@ -50,7 +51,10 @@ def shown_commands(text):
     return [" ".join(shlex.split(line, comments=True)) for line in lines if re.match(r"(\$ )?(ars-|python )", line)]
 
 
-SHOWN = [command.removeprefix("$ ") for command in shown_commands((REPOSITORY / "README.md").read_text())]
+PAGES = ("README.md", "docs/deciding.md")
+SHOWN = [
+    command.removeprefix("$ ") for page in PAGES for command in shown_commands((REPOSITORY / page).read_text())
+]
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +81,7 @@ def files(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         with ars.load("model.onnx", batch=16) as classifier:
-            ars.certify_run(classifier, ars.Inputs("images.npz", most=4), ars.Plan(n=50), store="made.sqlite")
+            ars.certify_run(classifier, ars.Inputs("images.npz", limit=4), ars.Plan(n=50), store="made.sqlite")
     return folder
 
 
@@ -103,9 +107,13 @@ def test_a_command_of_the_readme_runs(command, files, tmp_path, monkeypatch):
     if "--out" not in words:  # it reads stores that an earlier command of the README has written
         for store in re.findall(r"\S+\.sqlite", command):
             shutil.copy("made.sqlite", store)
+    Path("runs").mkdir()
+    shutil.copy("made.sqlite", "runs")
     result = CliRunner().invoke(COMMANDS[name], words)
     if ".trt" in command or "cuda" in command:  # they need a GPU, and say so where there is none
         assert result.exit_code in (0, 2), result.output
         assert "Traceback" not in result.output
+    elif words[0] == "check":  # whether this random model meets the requirements does not matter here
+        assert result.exit_code in (0, 1), result.output
     else:
         assert result.exit_code == 0, f"{words}\n{result.output}"

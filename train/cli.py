@@ -45,7 +45,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--shift", type=click.IntRange(0), default=0, help="Shift each image by up to this many pixels.")
 @click.option("--flip", is_flag=True, help="Mirror a random half of the images.")
 @click.option("--random-crop", type=click.IntRange(1), help="Train on random crops of this size, read from disk.")
-@click.option("--max", "most", type=click.IntRange(2), help="Train on at most this many images.")
+@click.option("--limit", type=click.IntRange(2), help="Train on at most this many images.")
 @click.option("--resize", type=click.IntRange(1), help="Resize the shorter side of each image to this.")
 @click.option("--crop", type=click.IntRange(1), help="Then crop a square of this size from the centre.")
 @click.option("--seed", type=click.IntRange(0, 4095), default=0, show_default=True)
@@ -73,7 +73,7 @@ def main(
     shift: int,
     flip: bool,
     random_crop: int | None,
-    most: int | None,
+    limit: int | None,
     resize: int | None,
     crop: int | None,
     seed: int,
@@ -121,7 +121,7 @@ def main(
             "volume-weight", volume_weight, "isotropic noise has one scale; use --noise dataset or --noise input"
         )
     where = choose_device(device)
-    data = open_training_data(dataset, ImageSize(resize, crop), most, random_crop)
+    data = open_training_data(dataset, ImageSize(resize, crop), limit, random_crop)
     statistics = data.images.pixel_statistics()
     settings = ModelSettings(
         arch,

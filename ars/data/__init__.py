@@ -1,14 +1,20 @@
-"""Data sources: labelled images as float32 arrays in channels x height x width, in pixel units.
+"""Data sources: labelled inputs as float32 arrays, images as channels x height x width in pixel units.
 
-Integer images are divided by 255; float images are used as they are. `open_data` opens the source that a name stands
-for:
+Integer values are divided by 255; floats are used as they are. `open_data` opens the source that a name stands for:
 
     fashion-mnist:test      the idx files of Debian's package dataset-fashion-mnist (also :train)
-    images.npz              arrays x (n, ...) and, optionally, y (n,)
-    t10k-images-idx3-ubyte  an idx file of images (also .gz), with the file of labels beside it
     folder/                 a folder that has a folder of images for each class
+    labels.csv              a list of image files beside it and their labels; or the folder that has both
+    images.zip, images.tar  an archive of class folders; images.zip:test, if it has several of them
+    images.npz              an array of inputs and one of labels; images.npz:x_train, if it has several
+    images.npy              an array of inputs, with labels.npy beside it, if they have labels
+    test.parquet            images as the Hugging Face hub stores them; or a folder of such files
+    t10k-images-idx3-ubyte  an idx file of images (also .gz), with the file of labels beside it; or their folder
+    cifar-10-batches-py/    the python batches of CIFAR-10, or of CIFAR-100 (cifar-100-python/); or one of the files
     cifar-10-batches-bin/   CIFAR-10's binary test batch; or a single .bin file
     cat.png                 one image
+
+Where a folder or a file has several parts, the test data is taken, and `NAME:PART` names another one.
 """
 
 from collections.abc import Sequence
@@ -21,7 +27,10 @@ from numpy.typing import NDArray
 
 from ars.errors import ArgumentError, DataError
 
-__all__ = ["Dataset", "Example", "ImageSize", "image_channels", "open_data", "refuse_size", "select"]
+__all__ = ["PIXELS", "Dataset", "Example", "ImageSize", "image_channels", "open_data", "refuse_size", "select"]
+
+PIXELS = (0.0, 1.0)
+"""The span of pixels."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +39,8 @@ class Example:
 
     x: NDArray[np.float32]
     label: int | None
+    name: str | None = None
+    """Its file, where it has one: relative to the folder, or the file's name inside an archive."""
 
 
 class Dataset(Protocol):
@@ -38,6 +49,8 @@ class Dataset(Protocol):
     name: str
     classes: list[str] | None
     """The names of the classes in the order of their labels; None if they have no names."""
+    span: tuple[float, float]
+    """The smallest and the largest value that its inputs may have: PIXELS, or those of an array of floats."""
 
     def __len__(self) -> int: ...
 
@@ -67,32 +80,83 @@ def image_channels(shape: Sequence[int | None]) -> int | None:
 
 def open_data(spec: str, size: ImageSize | None = None, classes_file: Path | None = None) -> Dataset:
     """Open the data that `spec` names (see the module's docstring)."""
-    from ars.data.arrays import Npz
-    from ars.data.cifar import CifarBatch
-    from ars.data.idx import IdxFiles, fashion_mnist
-    from ars.data.images import IMAGE_SUFFIXES, ImageFolder, OneImage
-
     size = size or ImageSize()
     if spec.partition(":")[0] == "fashion-mnist":
+        from ars.data.idx import fashion_mnist
+
         refuse_size(spec, size, classes_file)
         return fashion_mnist(spec.partition(":")[2] or "test")
-    path = Path(spec)
-    if not path.exists():
-        raise DataError(path, "there is no such file or folder", "give a path, or fashion-mnist:test")
-    if path.is_dir() and not (path / "test_batch.bin").exists():
-        return ImageFolder(path, size, classes_file)
-    if path.suffix.lower() in IMAGE_SUFFIXES:
+    path, part = _find(spec)
+    return (_open_folder if path.is_dir() else _open_file)(path, part, size, classes_file)
+
+
+def _find(spec: str) -> tuple[Path, str | None]:
+    """The file or folder that is meant, and the part of it that is named after a colon."""
+    if Path(spec).exists():
+        return Path(spec), None
+    file, _, part = spec.rpartition(":")
+    if file and Path(file).exists():
+        return Path(file), part
+    raise DataError(spec, "there is no such file or folder", "give a path, or fashion-mnist:test")
+
+
+def _open_folder(path: Path, part: str | None, size: ImageSize, classes_file: Path | None) -> Dataset:
+    from ars.data.cifar import CifarBatch, CifarPickle, find_pickles
+    from ars.data.idx import IdxFiles, find_images
+    from ars.data.images import ImageFolder, ListedImages
+
+    if any(path.glob("*.parquet")) or any((path / "data").glob("*.parquet")):
+        from ars.data.parquet import ParquetImages, find_shards
+
+        return ParquetImages(find_shards(path, part), size, classes_file)
+    idx = find_images(path, part)
+    pickles = [] if idx else find_pickles(path, part)
+    binary = path / "test_batch.bin"
+    if idx or pickles or binary.exists():
+        refuse_size(str(path), size, classes_file)
+        return IdxFiles(idx) if idx else CifarPickle(*pickles) if pickles else CifarBatch(binary)
+    if part is not None:
+        raise DataError(path, f"it has no part {part!r}", f"give the folder {path / part}")
+    listings = sorted(path.glob("*.csv"))
+    if listings and not any(each.is_dir() and not each.name.startswith(".") for each in path.iterdir()):
+        if len(listings) > 1:
+            raise DataError(path, f"it has {len(listings)} CSV files", "give the one that lists the images")
+        return ListedImages(listings[0], size, classes_file)
+    return ImageFolder(path, size, classes_file)
+
+
+def _open_file(path: Path, part: str | None, size: ImageSize, classes_file: Path | None) -> Dataset:
+    from ars.data.archives import ARCHIVE_SUFFIXES, ImageArchive
+    from ars.data.arrays import Arrays
+    from ars.data.cifar import CifarBatch, CifarPickle
+    from ars.data.decode import IMAGE_SUFFIXES
+    from ars.data.idx import IdxFiles
+    from ars.data.images import ListedImages, OneImage
+
+    name, suffix = path.name.lower(), path.suffix.lower()
+    if name.endswith(ARCHIVE_SUFFIXES):
+        return ImageArchive(path, part, size, classes_file)
+    if part is not None and suffix != ".npz":
+        raise DataError(path, f"it has no part {part!r}", "omit the colon and what follows")
+    if suffix in IMAGE_SUFFIXES:
         return OneImage(path, size)
-    refuse_size(spec, size, classes_file)
-    if path.is_dir():
-        return CifarBatch(path / "test_batch.bin")
-    if path.suffix == ".npz":
-        return Npz(path)
-    if path.suffix == ".bin":
+    if suffix == ".csv":
+        return ListedImages(path, size, classes_file)
+    if suffix == ".parquet":
+        from ars.data.parquet import ParquetImages
+
+        return ParquetImages([path], size, classes_file)
+    refuse_size(str(path), size, classes_file)
+    if suffix in (".npz", ".npy"):
+        return Arrays(path, part, size.channels)
+    if suffix == ".bin":
         return CifarBatch(path)
-    if "-idx3-ubyte" in path.name or "-idx3.ubyte" in path.name:
+    if "idx3-ubyte" in name or "idx3.ubyte" in name:
         return IdxFiles(path)
-    kinds = ".npz, .bin (CIFAR-10), idx3-ubyte, an image, or a folder of images by class"
+    with path.open("rb") as file:
+        if file.read(1) == b"\x80":  # a pickle of any protocol from 2 on
+            return CifarPickle(path)
+    kinds = "a folder of images by class, .zip, .tar, .csv, .npz, .npy, .parquet, idx3-ubyte, or a batch of CIFAR"
     raise DataError(path, "files of this kind are not supported", f"use one of {kinds}")
 
 
@@ -102,13 +166,24 @@ def refuse_size(spec: str, size: ImageSize, classes_file: Path | None = None) ->
         raise DataError(spec, "--resize, --crop and --classes are for image files", "omit them")
 
 
-def select(total: int, *, skip: int = 0, most: int | None = None, only: str | None = None) -> list[int]:
-    """The input ids of a run. `only` is a list like "3,17,200-300,0-9999/20" (the last part is every 20th); of the ids
-    in it, the first `skip` are left out, and at most `most` are kept."""
+def select(
+    total: int,
+    *,
+    start: int = 0,
+    limit: int | None = None,
+    skip: int = 1,
+    end: int | None = None,
+    only: str | None = None,
+) -> list[int]:
+    """The input ids of a run. `only` is a list like "3,17,200-300,0-9999/20" (the last part is every 20th).
+
+    As in the field's certify.py, every `skip`-th input is kept, and only those before `end`. Of what is left, the first
+    `start` are left out, and at most `limit` are kept.
+    """
     chosen = list(range(total)) if only is None else _parse_ranges(only, total)
-    chosen = chosen[skip:][:most]
+    chosen = [idx for idx in chosen if idx % skip == 0 and (end is None or idx < end)][start:][:limit]
     if not chosen:
-        raise ArgumentError("skip", skip, f"none of the {total} inputs are left")
+        raise ArgumentError("start", start, f"none of the {total} inputs are left")
     return chosen
 
 

@@ -1,22 +1,29 @@
-"""CIFAR-10's binary batches: records of one label byte and 3072 pixel bytes."""
+"""CIFAR-10 and CIFAR-100: CIFAR-10's binary batches, and the python batches of both, of which nothing is executed."""
 
+import io
+import pickle
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ars.data import Example
+from ars.data import PIXELS, Example
 from ars.data.pixels import file_sha256, to_pixels
-from ars.errors import DataError
+from ars.errors import DataError, UnknownName
 
-__all__ = ["CIFAR10_CLASSES", "CifarBatch"]
+__all__ = ["CIFAR10_CLASSES", "CifarBatch", "CifarPickle", "find_pickles"]
 
 CIFAR10_CLASSES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
-_RECORD = 1 + 3 * 32 * 32
+_PIXELS = 3 * 32 * 32
+_RECORD = 1 + _PIXELS
 
 
 class CifarBatch:
-    """One batch file, or several in sequence."""
+    """One binary batch of CIFAR-10, or several in sequence: records of one label byte and 3072 pixel bytes."""
+
+    span = PIXELS
 
     def __init__(self, *paths: Path) -> None:
         self.name = paths[0].name if len(paths) == 1 else paths[0].parent.name
@@ -38,10 +45,143 @@ class CifarBatch:
 def _read_batch(path: Path) -> NDArray[np.uint8]:
     data = np.fromfile(path, np.uint8)
     if data.size == 0 or data.size % _RECORD:
-        raise DataError(
-            path, f"its {data.size} bytes are not a multiple of the record size, {_RECORD}", "download it again"
-        )
+        problem = f"its {data.size} bytes are not a multiple of the record size, {_RECORD}"
+        raise DataError(path, problem, "use a binary batch of CIFAR-10, or the python version of CIFAR-100")
     records = data.reshape(-1, _RECORD)
     if records[:, 0].max() > 9:
         raise DataError(path, f"it has the label {records[:, 0].max()}", "use a binary batch of CIFAR-10")
     return records
+
+
+class CifarPickle:
+    """Python batches of CIFAR-10 or CIFAR-100, one or several in sequence. CIFAR-100 has its 100 fine labels."""
+
+    span = PIXELS
+
+    def __init__(self, *paths: Path) -> None:
+        self.name = paths[0].name if len(paths) == 1 else paths[0].parent.name
+        self._paths = paths
+        batches = [_Batch(path) for path in paths]
+        self._x = np.concatenate([batch.x for batch in batches])
+        self._labels = [label for batch in batches for label in batch.labels]
+        self._names = [name for batch in batches for name in batch.names]
+        self.classes: list[str] | None = _read_names(paths[0].parent)
+
+    def __len__(self) -> int:
+        return len(self._x)
+
+    def __getitem__(self, index: int) -> Example:
+        return Example(to_pixels(self._x[index], self._paths[0]), self._labels[index], self._names[index])
+
+    def fingerprint(self) -> str:
+        return "".join(map(file_sha256, self._paths))
+
+
+def find_pickles(folder: Path, part: str | None) -> list[Path]:
+    """The python batches of a folder as CIFAR's archives have them: those of the test data, or of `part`. Empty if the
+    folder has none."""
+    kinds = {"test": ("test_batch", "test"), "train": ("data_batch_?", "train")}
+    if not (folder / "batches.meta").is_file() and not (folder / "meta").is_file():
+        return []
+    if part not in (None, *kinds):
+        raise UnknownName(f"part of {folder}", part, kinds)
+    return [file for pattern in kinds[part or "test"] for file in sorted(folder.glob(pattern)) if file.is_file()]
+
+
+class _Batch:
+    """The content of one python batch."""
+
+    def __init__(self, path: Path) -> None:
+        content = _read_pickle(path)
+        labels = content.get("labels", content.get("fine_labels"))
+        x, fix = content.get("data"), "use a python batch of CIFAR-10 or CIFAR-100"
+        if not isinstance(x, np.ndarray) or x.ndim != 2 or x.shape[1] != _PIXELS or x.dtype != np.uint8 or not len(x):
+            raise DataError(path, f"it has no images of {_PIXELS} bytes", fix)
+        whole = labels.tolist() if isinstance(labels, np.ndarray) else labels
+        if not isinstance(whole, list) or len(whole) != len(x) or not all(type(label) is int for label in whole):
+            raise DataError(path, f"it does not have a label for each of its {len(x)} images", fix)
+        self.x, self.labels = x.reshape(-1, 3, 32, 32), whole
+        names = content.get("filenames")
+        whole_names = names if isinstance(names, list) and len(names) == len(x) else [None] * len(x)
+        self.names = [_text(name) for name in whole_names]
+
+
+def _read_names(folder: Path) -> list[str] | None:
+    """The names of the classes, if the file that has them lies in this folder."""
+    for file, key in (("batches.meta", "label_names"), ("meta", "fine_label_names")):
+        if (folder / file).is_file():
+            names = _read_pickle(folder / file).get(key)
+            return [str(_text(name)) for name in names] if isinstance(names, list) else None
+    return None
+
+
+def _text(value: object) -> str | None:
+    return value.decode("latin1") if isinstance(value, bytes) else value if isinstance(value, str) else None
+
+
+def _read_pickle(path: Path) -> dict[str, Any]:
+    """The dictionary in a pickle that has only plain values and arrays of integers. Any other pickle is refused; no
+    function that a pickle names is ever looked up."""
+    try:
+        content = _make_unpickler(io.BytesIO(path.read_bytes())).load()
+    except (MemoryError, RecursionError) as error:
+        raise DataError(path, "it is not a batch of CIFAR", "do not use this file") from error
+    except pickle.UnpicklingError as error:
+        raise DataError(path, f"it cannot be used ({error})", "use a python batch of CIFAR-10 or CIFAR-100") from error
+    except Exception as error:  # a broken pickle raises almost anything
+        problem = f"it is not a pickle that can be read ({type(error).__name__})"
+        raise DataError(path, problem, "use a python batch of CIFAR-10 or CIFAR-100") from error
+    if not isinstance(content, dict):
+        raise DataError(path, f"it holds a {type(content).__name__}", "use a python batch of CIFAR-10 or CIFAR-100")
+    return {_text(key) or "": value.value if hasattr(value, "value") else value for key, value in content.items()}
+
+
+def _make_unpickler(file: io.BytesIO) -> pickle.Unpickler:
+    """An unpickler that knows five names, and for each of them has a harmless stand-in that is made anew for every
+    file, so that a pickle cannot change one for the next."""
+
+    class Dtype:
+        def __init__(self, name: object, *rest: object) -> None:
+            if _text(name) not in ("u1", "i4", "i8"):
+                raise pickle.UnpicklingError(f"an array of {_text(name)!r} is not one of integers")
+            self.dtype = np.dtype(f"<{_text(name)}")
+
+        def __setstate__(self, state: Any) -> None:
+            if _text(state[1]) not in ("|", "<"):
+                raise pickle.UnpicklingError("an array is not of little-endian integers")
+
+    class Array:
+        value: NDArray[Any] | None = None
+
+        def __setstate__(self, state: Any) -> None:
+            _, shape, kind, fortran, content = state
+            self.fill(content, kind, shape, "F" if fortran else "C")
+
+        def fill(self, content: Any, kind: Any, shape: Any, order: Any) -> None:
+            data = content.encode("latin1") if isinstance(content, str) else bytes(content)
+            self.value = np.frombuffer(data, kind.dtype).reshape(shape, order=order)
+
+    def reconstruct(*given: object) -> Array:
+        return Array()
+
+    def from_buffer(content: Any, kind: Any, shape: Any, order: Any) -> Array:
+        made = Array()
+        made.fill(content, kind, shape, order)
+        return made
+
+    def encode(text: str, encoding: object = None) -> bytes:
+        return text.encode("latin1")
+
+    known: dict[tuple[str, str], Callable[..., object]] = {("_codecs", "encode"): encode, ("numpy", "dtype"): Dtype}
+    known["numpy", "ndarray"] = reconstruct
+    for core in ("numpy.core", "numpy._core"):
+        known[f"{core}.multiarray", "_reconstruct"] = reconstruct
+        known[f"{core}.numeric", "_frombuffer"] = from_buffer
+
+    class Reader(pickle.Unpickler):
+        def find_class(self, module: str, name: str) -> Any:
+            if (module, name) not in known:
+                raise pickle.UnpicklingError(f"it would run {module}.{name}, and nothing in it was run")
+            return known[module, name]
+
+    return Reader(file, encoding="bytes")

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ars.data import Example
+from ars.data import PIXELS, Example
 from ars.data.pixels import file_sha256, to_pixels
 from ars.errors import DataError, UnknownName
 
-__all__ = ["IdxFiles", "fashion_mnist"]
+__all__ = ["IdxFiles", "fashion_mnist", "find_images"]
 
 FASHION_MNIST_CLASSES = [
     "T-shirt/top",
@@ -33,6 +33,8 @@ _SPLITS = {"train": "train", "test": "t10k"}
 class IdxFiles:
     """Images from an idx3-ubyte file and labels from the idx1-ubyte file beside it."""
 
+    span = PIXELS
+
     def __init__(self, images: Path, classes: list[str] | None = None) -> None:
         self.name = images.name
         self.classes = classes
@@ -52,6 +54,20 @@ class IdxFiles:
 
     def fingerprint(self) -> str:
         return file_sha256(self._images_path) + file_sha256(self._labels_path)
+
+
+def find_images(folder: Path, part: str | None) -> Path | None:
+    """The idx file of images in a folder as MNIST has them: that of the test data, or of `part`. None if there is
+    none."""
+    found = {split: sorted(folder.glob(f"{prefix}-images*idx3*ubyte*")) for split, prefix in _SPLITS.items()}
+    if not any(found.values()):
+        return None
+    if part is not None and part not in found:
+        raise UnknownName(f"part of {folder}", part, found)
+    files = found[part or "test"]
+    if not files:
+        raise DataError(folder, f"it has no idx file of {part or 'test'} images", f"give {folder}:train, or add them")
+    return files[0]
 
 
 def fashion_mnist(split: str) -> IdxFiles:

@@ -1,74 +1,44 @@
-"""Image files: a folder for each class, or a single image."""
+"""Image files: a folder for each class, a list of files and labels, or a single image."""
 
 import copy
+import csv
 import hashlib
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
 
-from ars.data import Example, ImageSize
-from ars.data.pixels import file_sha256, to_pixels
+from ars.data import PIXELS, Example, ImageSize
+from ars.data.decode import IMAGE_SUFFIXES, Box, cut_image, read_image
+from ars.data.labels import number_labels, order_classes
+from ars.data.pixels import file_sha256
 from ars.errors import DataError
 
-__all__ = ["IMAGE_SUFFIXES", "ImageFolder", "OneImage"]
-
-IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg")
-
-Box = tuple[int, int, int, int]
-"""(left, top, right, bottom), in pixels."""
+__all__ = ["ImageFolder", "ListedImages", "OneImage"]
 
 
-class ImageFolder:
-    """A folder with a folder of images for each class. The classes are sorted by name, or in the order of the lines of
-    `classes_file`."""
+class _ImageFiles:
+    """Labelled image files in a folder."""
 
-    def __init__(self, path: Path, size: ImageSize, classes_file: Path | None = None) -> None:
-        self.name = path.name or str(path)
-        self._path, self._size = path, size
-        folders = sorted(
-            folder.name for folder in path.iterdir() if folder.is_dir() and not folder.name.startswith(".")
-        )
-        self.classes: list[str] | None = _read_classes(classes_file, folders, path) if classes_file else folders
-        self._files = [
-            (file, label)
-            for label, name in enumerate(self.classes)
-            for file in sorted((path / name).glob("*"))
-            if file.suffix.lower() in IMAGE_SUFFIXES
-        ]
-        if not self._files:
-            raise DataError(
-                path, "it has no folders of PNG or JPEG images", "put the images of each class in a folder of their own"
-            )
+    span = PIXELS
 
-    def brought_to(self, size: ImageSize) -> "ImageFolder":
-        """The same images, brought to another size."""
-        other = copy.copy(self)
-        other._size = size
-        return other
+    def __init__(self, folder: Path, size: ImageSize, classes: list[str] | None, files: list[tuple[Path, int]]) -> None:
+        self.name = folder.name or str(folder)
+        self.classes = classes
+        self._path, self._size, self._files = folder, size, files
 
     def __len__(self) -> int:
         return len(self._files)
 
     def __getitem__(self, index: int) -> Example:
         file, label = self._files[index]
-        return Example(_read_image(file, self._size), label)
+        return Example(read_image(file, self._size, file), label, file.relative_to(self._path).as_posix())
 
     @property
     def labels(self) -> list[int]:
         """The labels of all images; no image is read."""
         return [label for _, label in self._files]
-
-    def read_part(self, index: int, box: Callable[[int, int], Box], side: int) -> NDArray[np.float32]:
-        """The part of an image inside box(width, height), in colour, resized to side x side pixels. Thread-safe."""
-
-        def cut(image: Image.Image) -> Image.Image:
-            return image.resize((side, side), Image.Resampling.BILINEAR, box=box(*image.size))
-
-        return _decode(self._files[index][0], 3, cut)
 
     def fingerprint(self) -> str:
         # The contents may be gigabytes. Each record of a run has a hash of its own input instead.
@@ -76,10 +46,99 @@ class ImageFolder:
         return hashlib.sha256("\n".join([str(self._size), *listing]).encode()).hexdigest()
 
 
+class ImageFolder(_ImageFiles):
+    """A folder with a folder of images for each class. The classes are sorted by name, or in the order of the lines of
+    `classes_file`."""
+
+    def __init__(self, path: Path, size: ImageSize, classes_file: Path | None = None) -> None:
+        folders = [folder.name for folder in path.iterdir() if folder.is_dir() and not folder.name.startswith(".")]
+        classes = order_classes(folders, classes_file, path)
+        files = [
+            (file, label)
+            for label, name in enumerate(classes)
+            for file in sorted((path / name).glob("*"))
+            if file.suffix.lower() in IMAGE_SUFFIXES
+        ]
+        if not files:
+            fix = "put the images of each class in a folder of their own, or give a CSV file of names and labels"
+            raise DataError(path, "it has no folders of PNG or JPEG images", fix)
+        super().__init__(path, size, classes, files)
+
+    def brought_to(self, size: ImageSize) -> "ImageFolder":
+        """The same images, brought to another size."""
+        other = copy.copy(self)
+        other._size = size
+        return other
+
+    def read_part(self, index: int, box: Callable[[int, int], Box], side: int) -> NDArray[np.float32]:
+        """The part of an image inside box(width, height), in colour, resized to side x side pixels. Thread-safe."""
+        return cut_image(self._files[index][0], box, side)
+
+
+class ListedImages(_ImageFiles):
+    """Images that a CSV file beside them lists, with their labels: numbers, or names of classes.
+
+    One column has the names of the files, with or without their suffix, and another one the labels; if there are more
+    columns, that is the one called label, class, target or y.
+    """
+
+    def __init__(self, listing: Path, size: ImageSize, classes_file: Path | None = None) -> None:
+        self._listing = listing
+        found = _read_listing(listing)
+        numbers, classes = number_labels([label for _, label in found], classes_file, listing)
+        files = [(file, number) for (file, _), number in zip(found, numbers, strict=True)]
+        super().__init__(listing.parent, size, classes, files)
+        self.name = listing.name
+
+    def fingerprint(self) -> str:
+        return file_sha256(self._listing) + super().fingerprint()
+
+
+def _read_listing(listing: Path) -> list[tuple[Path, str]]:
+    """The files and the labels that a CSV file lists."""
+    try:
+        with listing.open(newline="", encoding="utf-8-sig") as file:
+            rows = [[cell.strip() for cell in row] for row in csv.reader(file) if row]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(listing, f"it cannot be read ({error})", "use a CSV file of names and labels") from error
+    folder, width = listing.parent, min(map(len, rows), default=0)
+    # The first row may be a header, and a label like 3 may look like the name of 3.png: a name with a suffix
+    # goes first, and then the first column.
+    last = rows[-1][:width] if rows else []
+    found = [column for column, cell in enumerate(last) if _find_image(folder, cell)]
+    named = max(found, key=lambda column: (Path(last[column]).suffix != "", -column), default=None)
+    if named is None or width < 2:
+        fix = "it needs a column with the names of images beside it, and one with their labels"
+        raise DataError(listing, "it does not list images and labels", fix)
+    header = None if _find_image(folder, rows[0][named]) else [cell.lower() for cell in rows.pop(0)]
+    others = [column for column in range(width) if column != named]
+    if len(others) > 1:
+        others = [column for column in others if header and header[column] in ("label", "class", "target", "y")]
+    if len(others) != 1:
+        raise DataError(listing, f"it has {width} columns, and none or several are called label", "name one label")
+    files = []
+    for row in rows:
+        image = _find_image(folder, row[named])
+        if image is None:
+            raise DataError(listing, f"it lists {row[named]!r}, and there is no such image", "remove its line")
+        files.append((image, row[others[0]]))
+    return files
+
+
+def _find_image(folder: Path, name: str) -> Path | None:
+    """The image of this name in the folder, which may lack its suffix; None if there is none, or it is outside."""
+    if not name or Path(name).is_absolute() or ".." in Path(name).parts:
+        return None
+    suffixed = Path(name).suffix.lower() in IMAGE_SUFFIXES
+    names = [name] if suffixed else [f"{name}{suffix}" for suffix in IMAGE_SUFFIXES]
+    return next((folder / each for each in names if (folder / each).is_file()), None)
+
+
 class OneImage:
     """A single image file, without a label."""
 
     classes: list[str] | None = None
+    span = PIXELS
 
     def __init__(self, path: Path, size: ImageSize) -> None:
         self.name = path.name
@@ -89,51 +148,7 @@ class OneImage:
         return 1
 
     def __getitem__(self, index: int) -> Example:
-        return Example(_read_image(self._path, self._size), None)
+        return Example(read_image(self._path, self._size, self._path), None, self._path.name)
 
     def fingerprint(self) -> str:
         return hashlib.sha256(f"{self._size} {file_sha256(self._path)}".encode()).hexdigest()
-
-
-def _read_classes(file: Path, folders: list[str], path: Path) -> list[str]:
-    try:
-        classes = [line.strip() for line in file.read_text().splitlines() if line.strip()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(file, f"it cannot be read ({error})", "use a text file with one class name per line") from error
-    if len(set(classes)) < len(classes):
-        raise DataError(file, "it names a class twice", "list each class once, one per line")
-    missing = sorted(set(folders) - set(classes))
-    if missing:
-        raise DataError(file, f"it does not name the class {missing[0]!r} of {path}", "list every folder, one per line")
-    return classes
-
-
-def _read_image(path: Path, size: ImageSize) -> NDArray[np.float32]:
-    with warnings.catch_warnings(action="ignore"):
-        return _decode(path, size.channels, lambda image: _fit(image, size))
-
-
-def _decode(path: Path, channels: int | None, fit: Callable[[Image.Image], Image.Image]) -> NDArray[np.float32]:
-    try:
-        with Image.open(path) as file:
-            if file.mode.startswith(("I", "F")):
-                raise ValueError(f"its mode is {file.mode}, but only 8 bits per channel are supported")
-            gray = channels == 1 or (channels is None and file.mode in ("L", "LA", "1"))
-            values = np.asarray(fit(file.convert("L" if gray else "RGB")))
-    except (OSError, UnidentifiedImageError, Image.DecompressionBombError, SyntaxError, ValueError) as error:
-        fix = "replace it, or use --on-error skip with ars-engine"
-        raise DataError(path, f"it cannot be used ({error})", fix) from error
-    return to_pixels(values[np.newaxis] if values.ndim == 2 else values.transpose(2, 0, 1), path)
-
-
-def _fit(image: Image.Image, size: ImageSize) -> Image.Image:
-    if size.resize:
-        shorter = min(image.size)
-        width, height = (round(side * size.resize / shorter) for side in image.size)
-        image = image.resize((width, height), Image.Resampling.BILINEAR)
-    if size.crop:
-        if min(image.size) < size.crop:
-            raise ValueError(f"its {image.width} x {image.height} pixels are smaller than the crop of {size.crop}")
-        left, top = (image.width - size.crop) // 2, (image.height - size.crop) // 2
-        image = image.crop((left, top, left + size.crop, top + size.crop))
-    return image

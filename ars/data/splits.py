@@ -4,9 +4,9 @@ import difflib
 from pathlib import Path
 
 from ars.data import Dataset, Example, ImageSize, open_data, refuse_size
-from ars.data.arrays import Npz
-from ars.data.cifar import CifarBatch
-from ars.data.idx import fashion_mnist
+from ars.data.arrays import Arrays
+from ars.data.cifar import CifarBatch, find_pickles
+from ars.data.idx import fashion_mnist, find_images
 from ars.data.images import ImageFolder
 from ars.errors import DataError
 
@@ -17,7 +17,7 @@ class Part:
     """Some of the examples of a data set, renumbered from 0."""
 
     def __init__(self, whole: Dataset, ids: list[int]) -> None:
-        self.name, self.classes = whole.name, whole.classes
+        self.name, self.classes, self.span = whole.name, whole.classes, whole.span
         self._whole, self._ids = whole, ids
 
     def __len__(self) -> int:
@@ -34,7 +34,7 @@ def open_splits(spec: str, size: ImageSize) -> tuple[Dataset, Dataset]:
     """The training and the test data of one of:
 
     - fashion-mnist;
-    - CIFAR-10's folder of binary batches;
+    - CIFAR-10's folder of binary batches, a folder of CIFAR's python batches, or one of MNIST's idx files;
     - a folder with the folders train and test (or val), each of which has a folder of images for each class;
     - a folder with train.npz and one other .npz file, the test data (for example examples/fashion-mnist);
     - anything else that open_data reads: every tenth example becomes test data.
@@ -51,12 +51,14 @@ def open_splits(spec: str, size: ImageSize) -> tuple[Dataset, Dataset]:
     if (path / "data_batch_1.bin").exists():
         refuse_size(spec, size)
         return CifarBatch(*sorted(path.glob("data_batch_*.bin"))), CifarBatch(path / "test_batch.bin")
+    if find_pickles(path, None) or find_images(path, None):
+        return open_data(f"{spec}:train", size), open_data(f"{spec}:test", size)
     for test in ("test", "val"):
         if (path / "train").is_dir() and (path / test).is_dir():
             return ImageFolder(path / "train", size), ImageFolder(path / test, size)
     if (path / "train.npz").exists():
         refuse_size(spec, size)
-        return Npz(path / "train.npz"), _test_arrays(path)
+        return Arrays(path / "train.npz"), _test_arrays(path)
     whole = open_data(spec, size)
     if len(whole) < 10:
         raise DataError(
@@ -66,9 +68,9 @@ def open_splits(spec: str, size: ImageSize) -> tuple[Dataset, Dataset]:
     return Part(whole, [i for i in ids if i % 10 != 9]), Part(whole, [i for i in ids if i % 10 == 9])
 
 
-def _test_arrays(folder: Path) -> Npz:
+def _test_arrays(folder: Path) -> Arrays:
     others = sorted(file for file in folder.glob("*.npz") if file.name != "train.npz")
     if len(others) != 1:
         problem = f"it has {len(others)} .npz files besides train.npz"
         raise DataError(folder, problem, "keep exactly one, the test data")
-    return Npz(others[0])
+    return Arrays(others[0])

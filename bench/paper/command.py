@@ -12,9 +12,9 @@ PATH = click.Path(path_type=Path)
 
 @click.command(cls=Command)
 @click.argument("models", nargs=-1, required=True, type=PATH)
-@click.option("--data", help="Certify models on this: fashion-mnist:test, .npz, folder, CIFAR-10 .bin.")
+@click.option("--data", help="Certify models on this: a folder, archive, or file of inputs.")
 @click.option(
-    "--max", "most", type=click.IntRange(1), default=500, show_default=True, help="Certify at most this many inputs."
+    "--limit", type=click.IntRange(1), default=500, show_default=True, help="Certify at most this many inputs."
 )
 @click.option("--only", help='Take only these, like "0-9999/20".')
 @click.option(
@@ -37,7 +37,7 @@ PATH = click.Path(path_type=Path)
 def paper(
     models: tuple[Path, ...],
     data: str | None,
-    most: int,
+    limit: int,
     only: str | None,
     n: int,
     backend: str,
@@ -58,7 +58,7 @@ def paper(
     from ars.engine.statistics.plan import Plan
 
     refuse_inputs(output, [*models, *([data] if data else [])])
-    inputs = None if data is None else Inputs(data, most=most, only=only)
+    inputs = None if data is None else Inputs(data, limit=limit, only=only)
     how = Certification(Plan(n=n, two_sided=False), backend, batch)
     with open_output(output) as file:
         write_tables(models, inputs, how, attack, rounds, folder, file)

@@ -3,17 +3,17 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from ars.bench.report.runs import Run, read_runs
 from ars.bench.run.model import open_bench_model
 from ars.engine.progress import TerminalProgress
 from ars.engine.records.inputs import Inputs
 from ars.engine.records.run import certify_run
+from ars.engine.records.stored_run import Run, read_run
 from ars.engine.smoothed import load
 from ars.engine.statistics.plan import Plan
 from ars.errors import ModelError
 from ars.manifest import manifest_beside
 
-__all__ = ["Certification", "Model", "certify_into", "open_model", "read_run"]
+__all__ = ["Certification", "Model", "certify_into", "open_model"]
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,3 @@ def certify_into(store: Path, model: Model, inputs: Inputs, how: Certification) 
         progress.describe_model()
         certify_run(classifier, inputs, how.plan, store=store, progress=progress)
     return read_run(store)
-
-
-def read_run(store: Path) -> Run:
-    (run,) = read_runs([store])
-    return run

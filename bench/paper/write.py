@@ -7,11 +7,12 @@ from typing import TextIO
 import numpy as np
 
 from ars.bench.micro.overhead import GENERATOR, ISOTROPIC, time_generator
-from ars.bench.paper.models import Certification, Model, certify_into, open_model, read_run
+from ars.bench.paper.models import Certification, Model, certify_into, open_model
 from ars.bench.paper.tables import Attacked, Certified, Timed, accuracy_table, attack_table, runtime_table
 from ars.bench.run.environment import describe_machine
 from ars.engine.backends import load_runner
 from ars.engine.records.inputs import Inputs
+from ars.engine.records.stored_run import read_run
 from ars.engine.smoothed import load
 from ars.errors import ArgumentError, StoreError
 from ars.noise import NoiseKind

@@ -26,10 +26,20 @@ def report(
     only: str | None,
     figures: Path | None,
 ) -> None:
-    """Make one self-contained page of run stores: curves, draws, times, inputs, and every certificate."""
+    """Make one self-contained page of run stores: curves, draws, times, inputs, and every certificate. Of a folder of
+    runs, make a site: a page for each run, and an index that compares any two."""
+    from ars.bench.report.site import write_site
     from ars.bench.report.write import write_report
+    from ars.errors import ArgumentError
     from ars.output import open_output, refuse_inputs
 
+    if any(run.is_dir() for run in runs):
+        if len(runs) > 1 or bench or data or noise or only or figures:
+            raise ArgumentError("runs", runs[0], "a folder of runs is given alone, with -o for the folder of the site")
+        site = Path("site") if output == Path("report.html") else output
+        indexed = write_site(runs[0], site)
+        click.echo(f"{site / 'index.html'}: {len(indexed)} runs; open it in a browser", err=True)
+        return
     refuse_inputs(output, [*runs, *bench, *data, *noise])
     with open_output(output) as page:
         written = write_report(runs, page, benches=bench, data=data, noise=noise, only=only, figures=figures)

@@ -11,7 +11,7 @@ from ars.bench.report.runs import Run, accuracy_curves, draw_histogram
 from ars.bench.report.strips import COPIES, Strips
 from ars.bench.run.result import BenchResult
 from ars.engine.statistics.certificate import format_radius
-from ars.errors import MissingPackage
+from ars.errors import ArgumentError, MissingPackage
 from ars.noise import NoiseKind
 
 try:
@@ -20,7 +20,7 @@ try:
 except ImportError as error:
     raise MissingPackage("matplotlib", "report") from error
 
-__all__ = ["FORMATS", "write_figures"]
+__all__ = ["FORMATS", "plot_accuracy", "write_figures"]
 
 FORMATS = ("svg", "png", "pdf")
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#b0568a", "#2f97cf", "#b07a00", "#4d4d4d")
@@ -59,6 +59,16 @@ def write_figures(
     return written
 
 
+def plot_accuracy(runs: Sequence[Run], path: Path) -> None:
+    """Draw certified accuracy by radius, in the norm of the first run, into a file of one of the FORMATS."""
+    with mpl.rc_context(STYLE):
+        figures = _accuracy(runs)
+        name = f"certified-accuracy-{runs[0].norm}"
+        if name not in figures:
+            raise ArgumentError("plot", path, "without labels there is no accuracy to draw")
+        figures[name].savefig(path, dpi=200)
+
+
 def _color(number: int) -> str:
     return COLORS[number % len(COLORS)]
 
@@ -82,6 +92,12 @@ def _accuracy(runs: Sequence[Run]) -> dict[str, Any]:
             digits = 3 if curves.norm <= runs[number].norm else 5
             name = f"{_plain(runs[number].name)}, ACR {format_radius(curves.averages[number], digits)}"
             axes.plot(curves.radii, np.array(shares) * 100, color=_color(number), linestyle=dash, lw=1.8, label=name)
+            if number in curves.bands:
+                low, high = 100 * np.array(curves.bands[number]).T
+                axes.fill_between(curves.radii, low, high, color=_color(number), alpha=0.15, lw=0)
+        for best in curves.best:
+            shares = np.array(best.shares) * 100
+            axes.plot(curves.radii, shares, color="#1d2126", linestyle=(0, (3, 4)), lw=1.2, label="best over sigma")
         norm = curves.norm.removeprefix("l").replace("inf", r"\infty")
         axes.set(xlabel=rf"$\ell_{{{norm}}}$ radius", ylabel="certified accuracy (%)", ylim=(0, 100))
         axes.set_xlim(0, curves.radii[-1])
@@ -150,7 +166,12 @@ def _inputs(runs: Sequence[Run], strips: Sequence[Strips]) -> dict[str, Any]:
         axes.set_title(head, fontsize=7, fontweight="normal", loc="center")
     for line, (run, one) in zip(cells, rows, strict=True):
         maps = map_pictures(one.mean, one.scale)
-        pictures = [photograph(one.x), maps.mean, maps.scale, *map(photograph, [*one.copies, *one.isotropic])]
+        pictures = [
+            photograph(one.x),
+            maps.mean,
+            maps.scale,
+            *(photograph(copy, one.x) for copy in (*one.copies, *one.isotropic)),
+        ]
         notes = [f"input {one.record.idx}, {run.name}", f"±{maps.bound:.2g}", f"{maps.low:.3g} to {maps.high:.3g}"]
         for axes, picture, note in zip(line, pictures, [*notes, *[""] * 2 * COPIES], strict=True):
             axes.imshow(picture, interpolation="nearest")

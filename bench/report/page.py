@@ -15,18 +15,20 @@ from pathlib import Path
 
 import numpy as np
 
-from ars.bench.report.pictures import map_pictures, photograph, png_address, region_picture
+from ars.bench.report.pictures import map_pictures, photograph, picture_address, region_picture
 from ars.bench.report.runs import Run, accuracy_curves, draw_histogram
 from ars.bench.report.strips import Strip, Strips
 from ars.bench.run.export import HEADS, cells, footnote
 from ars.bench.run.result import BenchResult, deviation
 from ars.distribution import VERSION
+from ars.engine.decisions.overview import p_a_quartiles
 from ars.engine.records.columns import REPORTED
+from ars.engine.statistics.accuracy import LEVEL
 from ars.engine.statistics.certificate import format_radius
 from ars.noise import NoiseKind
 from ars.noise.norms import NORMS, norm_name
 
-__all__ = ["render_page"]
+__all__ = ["render_page", "render_template"]
 
 _FOLDER = Path(__file__).with_name("page")
 _SCRIPTS = ("elements.js", "charts.js", "table.js", "page.js")
@@ -34,19 +36,23 @@ _SCRIPTS = ("elements.js", "charts.js", "table.js", "page.js")
 
 def render_page(runs: Sequence[Run], strips: Sequence[Strips], benches: Sequence[BenchResult] = ()) -> str:
     """The page of these runs, with the strips of each, and of these benchmarks, as text."""
-    style = (_FOLDER / "page.css").read_text()
-    script = "\n".join((_FOLDER / name).read_text() for name in _SCRIPTS)
-    policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data:"
     title = "Certified robustness: " + ", ".join([*(run.name for run in runs), *(bench.network for bench in benches)])
+    return render_template("page.html", _SCRIPTS, title, _content(runs, strips, benches))
+
+
+def render_template(name: str, scripts: Sequence[str], title: str, content: Mapping[str, object]) -> str:
+    """A page of this folder with the common style, these scripts, and its content as JSON."""
+    style = (_FOLDER / "page.css").read_text()
+    script = "\n".join((_FOLDER / name).read_text() for name in scripts)
+    policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data:"
     parts = {
         "policy": policy + "; base-uri 'none'; form-action 'none'",
         "title": html.escape(title),
         "style": style,
         "script": script,
-        "data": _script_safe(json.dumps(_content(runs, strips, benches), allow_nan=False, separators=(",", ":"))),
+        "data": _script_safe(json.dumps(content, allow_nan=False, separators=(",", ":"))),
     }
-    template = (_FOLDER / "page.html").read_text()
-    return re.sub(r"{{(\w+)}}", lambda match: parts[match[1]], template)
+    return re.sub(r"{{(\w+)}}", lambda match: parts[match[1]], (_FOLDER / name).read_text())
 
 
 def _hash(text: str) -> str:
@@ -67,7 +73,8 @@ def _content(runs: Sequence[Run], strips: Sequence[Strips], benches: Sequence[Be
         "columns": [{"name": column.name, "title": column.title} for column in REPORTED],
         "norms": [norm_name(norm) for norm in NORMS],
         "accuracy": [
-            {"norm": one.norm, "step": one.step, "radii": one.radii, "shares": one.shares}
+            {"norm": one.norm, "step": one.step, "radii": one.radii, "shares": one.shares, "bands": one.bands}
+            | {"best": [{"runs": best.runs, "shares": best.shares} for best in one.best], "level": f"{LEVEL:.0%}"}
             | {"acr": {number: _printed(average, runs[number], one.norm) for number, average in one.averages.items()}}
             for one in accuracy_curves(runs)
         ],
@@ -110,11 +117,14 @@ def _run(run: Run, strips: Strips) -> dict[str, object]:
         "kind": header.settings.kind,
         "family": header.settings.family,
         "norm": run.norm,
+        "unit": header.origin.unit,
         "scope": run.scope.value,
         "stream": header.settings.noise_stream,
         "alpha": plan.alpha,
         "stopping": "fixed" if plan.question is None else "adaptive",
         "question": None if plan.question is None else plan.question.describe(),
+        "sigma": f"{run.sigma:.4g}",
+        "pA": [format_radius(value) for value in p_a_quartiles(run.records)],
         "n0": plan.n0,
         "n": plan.n,
         "inputs": summary.inputs,
@@ -149,7 +159,7 @@ def _regions(run: Run, strips: Strips) -> dict[str, object]:
 
 def _region(strip: Strip) -> dict[str, object]:
     pixels, low, high = region_picture(strip.scale)
-    return {"picture": png_address(pixels), "low": low, "high": high}
+    return {"picture": picture_address(pixels), "low": low, "high": high}
 
 
 def _words(facts: Mapping[str, object]) -> dict[str, str]:
@@ -174,7 +184,7 @@ def _records(run: Run) -> dict[str, object]:
             norm: [radius if np.isfinite(radius) else None for radius in found] for norm, found in known.items()
         },
         "printed": {norm: [_printed(radius, run, norm) for radius in found] for norm, found in known.items()},
-    } | {column.name: [column.reported(column.value(record)) for record in run.records] for column in REPORTED}
+    } | {column.name: [column.reported(column.value(result)) for result in run.results] for column in REPORTED}
 
 
 def _printed(radius: float, run: Run, norm: str) -> str:
@@ -184,7 +194,6 @@ def _printed(radius: float, run: Run, norm: str) -> str:
 
 def _strip(run: Run, strip: Strip) -> dict[str, object]:
     record, certificate = strip.record, strip.record.certificate
-    maps = map_pictures(strip.mean, strip.scale)
     return {
         "idx": record.idx,
         "label": None if record.label is None else run.class_name(record.label),
@@ -195,12 +204,19 @@ def _strip(run: Run, strip: Strip) -> dict[str, object]:
             for norm in NORMS
             if (radius := certificate.radius_in(norm)) is not None
         },
-        "image": png_address(photograph(strip.x)),
-        "mean": png_address(maps.mean),
-        "meanBound": f"{maps.bound:.2g}",
-        "scale": png_address(maps.scale),
-        "scaleRange": [f"{maps.low:.3g}", f"{maps.high:.3g}"],
+        "image": picture_address(photograph(strip.x)),
         "smallest": f"{float(strip.scale.min()):.3g}",
-        "copies": [png_address(photograph(copy)) for copy in strip.copies],
-        "isotropic": [png_address(photograph(copy)) for copy in strip.isotropic],
+        "copies": [picture_address(photograph(copy, strip.x)) for copy in strip.copies],
+    } | (_maps(strip) if run.header.settings.kind is not NoiseKind.ISOTROPIC else {})
+
+
+def _maps(strip: Strip) -> dict[str, object]:
+    """What only noise with maps has."""
+    maps = map_pictures(strip.mean, strip.scale)
+    return {
+        "mean": picture_address(maps.mean),
+        "meanBound": f"{maps.bound:.2g}",
+        "scale": picture_address(maps.scale),
+        "scaleRange": [f"{maps.low:.3g}", f"{maps.high:.3g}"],
+        "isotropic": [picture_address(photograph(copy, strip.x)) for copy in strip.isotropic],
     }

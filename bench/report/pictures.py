@@ -1,4 +1,4 @@
-"""Images and maps as small PNG files, inside the page as data addresses."""
+"""Images and maps as small pictures inside the page, as data addresses."""
 
 import base64
 import io
@@ -8,20 +8,50 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-__all__ = ["MapPictures", "map_pictures", "photograph", "png_address", "region_picture"]
+__all__ = [
+    "MapPictures",
+    "map_pictures",
+    "photograph",
+    "picture_address",
+    "region_picture",
+]
 
 Pixels = NDArray[np.uint8]
+
+THUMBNAIL = 128
+"""The most pixels on the shorter side of a picture."""
 
 # Anchors of two colour maps that keep their order in grey and for colour-blind eyes: viridis, and blue to red by white.
 SEQUENTIAL = np.array([(68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231, 37)], np.float32)
 DIVERGING = np.array([(5, 48, 97), (67, 147, 195), (247, 247, 247), (214, 96, 77), (103, 0, 31)], np.float32)
 
 
-def photograph(x: NDArray[np.float32]) -> Pixels:
-    """An input, channels first, as a picture: values are clipped to [0, 1]; what is no image becomes a near-square."""
+def photograph(x: NDArray[np.float32], of: NDArray[np.float32] | None = None) -> Pixels:
+    """An input, channels first, as a picture. A vector becomes bars from 0, or the outline of a long signal. White is 1
+    and black is 0; if the input (or `of`, the input that this is a noisy copy of) has values outside, these are its
+    largest and its smallest value."""
+    clean = x if of is None else of
+    low, high = min(0.0, float(clean.min())), max(1.0, float(clean.max()))
+    if x.ndim == 1:
+        return _bars(x, low, high)
+    x = (x - low) / (high - low)
     if x.ndim == 3 and x.shape[0] == 3:
         return _bytes(x.transpose(1, 2, 0))
     return _bytes(np.repeat(_plane(x)[..., None], 3, axis=2))
+
+
+BARS, HEIGHT = 240, 96
+
+
+def _bars(x: NDArray[np.float32], low: float, high: float) -> Pixels:
+    """A vector as bars from 0 to its values. A bar of a long vector spans several values."""
+    pieces = np.array_split(x, min(x.size, BARS))
+    rows = np.linspace(high, low, HEIGHT)[:, np.newaxis]
+    top = np.array([max(0.0, float(piece.max())) for piece in pieces])
+    bottom = np.array([min(0.0, float(piece.min())) for piece in pieces])
+    filled = (rows <= top) & (rows >= bottom)
+    wide = np.repeat(filled, max(1, BARS // len(pieces)), axis=1)
+    return np.repeat(np.where(wide, 60, 245)[..., np.newaxis], 3, axis=2).astype(np.uint8)
 
 
 @dataclass(frozen=True)
@@ -66,10 +96,16 @@ def _plane(x: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.pad(x.ravel(), (0, side * side - x.size)).reshape(side, side)
 
 
-def png_address(pixels: Pixels) -> str:
+def picture_address(pixels: Pixels) -> str:
+    """A picture as a data address. Small ones keep every pixel. Of large ones, every second or third pixel and so on is
+    kept, so that noise still looks like noise, and WebP makes them small: they are shown in the size of a thumbnail."""
     file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "PNG", optimize=True)
-    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+    step = -(-min(pixels.shape[:2]) // THUMBNAIL)
+    if step == 1:
+        Image.fromarray(pixels).save(file, "PNG", optimize=True)
+        return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+    Image.fromarray(np.ascontiguousarray(pixels[::step, ::step])).save(file, "WEBP", quality=70)
+    return "data:image/webp;base64," + base64.b64encode(file.getvalue()).decode()
 
 
 def _bytes(x: NDArray[np.float32]) -> Pixels:

@@ -1,68 +1,22 @@
 """The runs of a report, read from their stores, and their curves and histograms as plain numbers."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from ars.engine.records.results import Result, read_results
-from ars.engine.records.settings import RunHeader
-from ars.engine.records.store import read_header
-from ars.engine.records.summary import Summary, summarize
-from ars.errors import StoreError
-from ars.noise import Scope
+from ars.engine.decisions.sample import sample_of, sigma_groups
+from ars.engine.records.stored_run import Run, name_runs, read_run
 from ars.noise.norms import NORMS, norm_name
 
 __all__ = ["Curves", "Histogram", "Run", "accuracy_curves", "certified_accuracy", "draw_histogram", "read_runs"]
 
 
-@dataclass(frozen=True)
-class Run:
-    """A run store with what is computed from all of its certificates."""
-
-    name: str
-    path: Path
-    header: RunHeader
-    records: tuple[Result, ...]
-    summary: Summary
-
-    @property
-    def norm(self) -> str:
-        """The norm that its noise family certifies."""
-        return norm_name(self.records[0].certificate.norm)
-
-    def radii_in(self, norm: float) -> list[float] | None:
-        """The radii of its records in this norm; None if a record is too old to say what they need."""
-        found = [record.certificate.radius_in(norm) for record in self.records]
-        known = [radius for radius in found if radius is not None]
-        return known if len(known) == len(found) else None
-
-    @property
-    def scope(self) -> Scope:
-        return self.records[0].certificate.scope
-
-    @property
-    def seconds_deviation(self) -> float:
-        return float(np.std([record.seconds for record in self.records]))
-
-    def class_name(self, number: int) -> str:
-        names = self.header.classes
-        return names[number] if names and 0 <= number < len(names) else f"class {number}"
-
-
 def read_runs(paths: Sequence[Path]) -> list[Run]:
     """The runs, named after their files; runs whose files have the same name are named by their whole paths."""
-    stems = [path.stem for path in paths]
-    runs = []
-    for path, stem in zip(paths, stems, strict=True):
-        records = tuple(read_results(path))
-        if not records:
-            raise StoreError(path, "it has no certificates yet", "run the same `ars-engine certify` again")
-        name = stem if stems.count(stem) == 1 else str(path.with_suffix(""))
-        runs.append(Run(name, path, read_header(path), records, summarize(records)))
-    return runs
+    return [read_run(path, name) for path, name in zip(paths, name_runs(paths), strict=True)]
 
 
 def certified_accuracy(run: Run, radii: Sequence[float], certified: Sequence[float] | None = None) -> list[float]:
@@ -78,6 +32,14 @@ def certified_accuracy(run: Run, radii: Sequence[float], certified: Sequence[flo
 
 
 @dataclass(frozen=True)
+class Best:
+    """The largest share at each radius among runs that differ in sigma."""
+
+    runs: list[str]
+    shares: list[float]
+
+
+@dataclass(frozen=True)
 class Curves:
     """Certified accuracy by radius in one norm, of the runs that have labels and radii in this norm."""
 
@@ -88,6 +50,10 @@ class Curves:
     """From 0 on, in a whole number of parts of `step`."""
     shares: dict[int, list[float]]
     """By the number of the run."""
+    bands: dict[int, list[tuple[float, float]]]
+    """The intervals of the shares, of the runs that did not certify all inputs."""
+    best: list[Best]
+    """The best over sigma, for runs that differ in sigma."""
     averages: dict[int, float]
     """The average certified radius in this norm, by the number of the run."""
 
@@ -112,9 +78,30 @@ def accuracy_curves(runs: Sequence[Run]) -> list[Curves]:
         parts = math.ceil(POINTS / steps)
         grid = [part * step / parts for part in range(steps * parts + 1)]
         shares = {number: certified_accuracy(runs[number], grid, radii) for number, radii in found.items()}
+        bands = {number: _bands(runs[number], of_run) for number, of_run in shares.items()}
         averages = {number: average_radius(runs[number], radii) for number, radii in found.items()}
-        curves.append(Curves(norm_name(norm), step, grid, shares, averages))
+        known_bands = {number: band for number, band in bands.items() if band}
+        best = _best(runs, shares)
+        curves.append(Curves(norm_name(norm), step, grid, shares, known_bands, best, averages))
     return curves
+
+
+def _bands(run: Run, shares: Sequence[float]) -> list[tuple[float, float]]:
+    """The interval of each share; nothing if all inputs are certified, or if a target did not look at some."""
+    labelled, sample = run.summary.labelled, sample_of(run)
+    if sample.exact or len(sample.records) < len(run.records):
+        return []
+    counts = [round(share * labelled) for share in shares]
+    found = {count: sample.interval(count) for count in set(counts)}
+    return [(round(found[count].low, 4), round(found[count].high, 4)) for count in counts]
+
+
+def _best(runs: Sequence[Run], shares: Mapping[int, list[float]]) -> list[Best]:
+    return [
+        Best([runs[number].name for number in group], np.max([shares[number] for number in group], axis=0).tolist())
+        for group in sigma_groups(runs)
+        if shares.keys() >= set(group)
+    ]
 
 
 def average_radius(run: Run, radii: Sequence[float]) -> float:

@@ -42,7 +42,7 @@ def write_report(
 
 def strips_of(runs: Sequence[Run], specs: Sequence[str], noise_files: Sequence[Path], only: str | None) -> list[Strips]:
     """The strips of each run. Data and noise files that belong to no run are refused, as mistakes."""
-    given = {spec: [reopen_data(run.header, spec) for run in runs] for spec in specs}
+    given = {spec: [reopen_data(run.header, run.path, spec) for run in runs] for spec in specs}
     for spec, found in given.items():
         if all(data is None for data in found):
             raise ArgumentError("data", open_data(spec).name, "no run was made with it as it is now")
@@ -55,8 +55,8 @@ def strips_of(runs: Sequence[Run], specs: Sequence[str], noise_files: Sequence[P
     for number, run in enumerate(runs):
         data = next((found[number] for found in given.values() if found[number] is not None), None)
         if data is None:
-            data = reopen_data(run.header)
-        noise = [path for path in (*noise_files, find_noise(run.header)) if path is not None]
+            data = reopen_data(run.header, run.path)
+        noise = [path for path in (*noise_files, find_noise(run.header, run.path)) if path is not None]
         if only is None:
             same_data = run.header.settings.data
             chosen = choose_inputs([other for other in runs if other.header.settings.data == same_data])

@@ -7,7 +7,7 @@ import torch
 from ars.data import ImageSize
 from ars.export.pipeline import ExportPlan, export_model
 from ars.export.progress import ExportProgress
-from ars.export.sources import OwnModel
+from ars.export.source import OwnModel
 from ars.export.tensorrt import BuildOptions
 from ars.manifest import Profile
 from ars.noise import NoiseKind

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ars.data import Dataset, ImageSize, open_data
 from ars.engine.records.inputs import content_sha256
 from ars.engine.records.record import Record
+from ars.engine.records.reopen import find_file, find_model, reopen_data
 from ars.engine.records.run import environment_of, settings_of
 from ars.engine.records.settings import Difference, RunSettings, differences
 from ars.engine.records.store import read_header, read_records
@@ -79,18 +80,22 @@ def audit(
     ]
     # The sample is another one each time, so that whoever alters a record cannot know which inputs are drawn again.
     chosen = random.sample(records, min(sample, len(records)))
-    file = engine or Path(_recorded(path, origin.engine_file, "--engine"))
+    file = engine or find_model(header, path) or Path(_recorded(path, origin.engine_file, "--engine"))
     source = data or _recorded(path, origin.data_source, "--data")
+    noise = find_file(header, path, origin.noise_file, settings.noise.file)
+    noise_file = origin.noise_file if noise is None else str(noise)
     if not file.exists():
         raise ModelError(file, "there is no such file", "say with --engine where the model is now")
     if (sha256 := hash_model(file).sha256) != settings.engine:
         found.differences.append(f"{file}: it is not the model of the run (its SHA-256 is {sha256})")
         return found
     with nullcontext() if device else _blaming_settings(path):
-        loaded = _load(file, settings, origin.noise_file, device)
+        loaded = _load(file, settings, noise_file, device)
     with loaded as classifier:
         size = ImageSize(origin.resize, origin.crop, classifier.channels)
-        opened = open_data(source, size, None if origin.classes_file is None else Path(origin.classes_file))
+        opened = None if data else reopen_data(header, path)
+        if opened is None:  # it is not what it was, or not there: say what differs
+            opened = open_data(source, size, None if origin.classes_file is None else Path(origin.classes_file))
         here = settings_of(classifier, opened, plan, settings.batch, settings.seed, only_correct=settings.only_correct)
         # Runs before noise stream 2 did not record the maps of a generator that makes the same maps for all inputs.
         known = settings.noise_stream == 2

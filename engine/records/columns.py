@@ -72,6 +72,7 @@ SECONDS = Kind("REAL NOT NULL", _checked(float, lambda value: 0 <= value < math.
 SHARE = Kind("REAL NOT NULL", _checked(float, lambda value: 0 < value < 1))
 CHANCE = Kind("REAL NOT NULL", _checked(float, lambda value: 0 <= value < 1))
 TEXT = Kind("TEXT NOT NULL", _checked(str, lambda value: True))
+NAME = Kind("TEXT", _checked(str | None, lambda value: True))
 SCOPE = Kind("TEXT NOT NULL", Scope, str)
 COUNTS = Kind("TEXT NOT NULL", _counts, json.dumps)
 LOOKS = Kind("TEXT NOT NULL", _looks, json.dumps)
@@ -89,7 +90,7 @@ class Column:
     shown: Callable[[Value], Value] | None = _same
     """What `ars-engine results` prints for a value, as tsv and csv; None if it prints no such column."""
     as_json: Callable[[Value], Value] = _same
-    """What `ars-engine results --format json` prints for a value."""
+    """What `ars-engine results --format json` prints for a value, and what the tables of Arrow have for it."""
     title: str | None = None
     """Its title in the report's table; None if it is not there, or if the page has its own cell for it."""
     reported: Callable[[Value], str] = str
@@ -158,11 +159,16 @@ COLUMNS = (
     Column("next_radius", "next_radius"),
     Column("votes_short", "votes_short"),
     Column("volume_radius", "certificate.volume_radius", title="volume radius", reported=format_radius),
-    Column("explanation", "explanation", shown=None, title="why it stopped"),
-    Column("alpha", "certificate.alpha", SHARE, shown=None),
-    Column("two_sided", "certificate.two_sided", FLAG, shown=None),
-    Column("family", "certificate.family", TEXT, shown=None),
-    Column("input_sha256", "input_sha256", TEXT, shown=None),
+    Column("unit", "unit"),
+    Column("alpha", "certificate.alpha", SHARE),
+    Column("two_sided", "certificate.two_sided", FLAG, shown=_yes, as_json=_yes),
+    Column("family", "certificate.family", TEXT),
+    Column("name", "name", NAME, older="NULL", title="file", reported=lambda name: name or ""),
+    Column("seed", "seed"),
+    Column("model_sha256", "model_sha256"),
+    Column("input_sha256", "input_sha256", TEXT),
+    Column("environment", "environment"),
+    Column("explanation", "explanation", title="why it stopped"),
 )
 
 

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from ars.data import Dataset, ImageSize, image_channels
 from ars.data.arrays import read_npy, read_npz
-from ars.data.images import IMAGE_SUFFIXES, OneImage
+from ars.data.decode import IMAGE_SUFFIXES
+from ars.data.images import OneImage
 from ars.data.pixels import to_pixels
 from ars.engine.records.inputs import content_sha256
 from ars.engine.records.record import Record
@@ -87,14 +88,14 @@ def check_coverage(
     record = next((record for record in read_records(path) if record.idx == idx), None)
     if record is None:
         raise ArgumentError("input", idx, f"{path} has no certificate of it; `ars-engine results` lists all")
-    source = reopen_data(header, data)
+    source = reopen_data(header, path, data)
     if source is None:
         name = data or header.origin.data_source
         raise DataError(
             name or "data", "it is not there, or not the data of the run", "say with --data where it is now"
         )
     x = _read_input(source, record, path)
-    scale = _read_scale(header, record.idx, x, engine, noise)
+    scale = _read_scale(header, path, record.idx, x, engine, noise)
     delta = read_perturbed(perturbed, x.shape).astype(np.float64) - x
     certificate = record.certificate
     return Coverage(
@@ -134,10 +135,10 @@ def _read_input(data: Dataset, record: Record, path: Path) -> Array:
     return x
 
 
-def _read_scale(header: RunHeader, idx: int, x: Array, engine: Path | None, noise: Path | None) -> Array:
+def _read_scale(header: RunHeader, store: Path, idx: int, x: Array, engine: Path | None, noise: Path | None) -> Array:
     if noise is not None and not noise.is_file():
         raise ModelError(noise, "there is no such file", "give the noise generator or the maps of the run")
-    file = noise or find_noise(header, engine)
+    file = noise or find_noise(header, store, engine)
     maps = reopen_noise(header, [] if file is None else [file], x.shape)
     if maps is None:
         name = file or header.origin.noise_file or engine or header.origin.engine_file or "noise"

@@ -9,29 +9,70 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ars.data import Dataset, ImageSize, open_data, select
+from ars.data import PIXELS, Dataset, ImageSize, open_data, select
 from ars.errors import DataError, StoreError
 
-__all__ = ["Input", "Inputs", "check_labelled", "check_unchanged", "content_sha256", "find_shape", "read_inputs"]
+__all__ = [
+    "Input",
+    "Inputs",
+    "check_labelled",
+    "check_unchanged",
+    "content_sha256",
+    "doubts",
+    "find_shape",
+    "read_inputs",
+    "unit_of",
+]
 
 
 @dataclass(frozen=True)
 class Inputs:
     """Which inputs to take: the data as `ars.data.open_data` names it, how its images are read, and which of its
-    examples: those of `only` (like "3,17,200-300,0-9999/20"), without the first `skip`, and at most `most`."""
+    examples: those of `only` (like "3,17,200-300,0-9999/20"), every `skip`-th, before number `end`, without the first
+    `start` of these, and at most `limit`."""
 
     data: str
     resize: int | None = None
     crop: int | None = None
     classes_file: Path | None = None
-    skip: int = 0
-    most: int | None = None
+    start: int = 0
+    limit: int | None = None
+    skip: int = 1
+    end: int | None = None
     only: str | None = None
 
     def open(self, channels: int | None) -> tuple[Dataset, list[int]]:
         """The data, with images of this number of channels, and the numbers of the chosen inputs."""
         data = open_data(self.data, ImageSize(self.resize, self.crop, channels), self.classes_file)
-        return data, select(len(data), skip=self.skip, most=self.most, only=self.only)
+        chosen = select(len(data), start=self.start, limit=self.limit, skip=self.skip, end=self.end, only=self.only)
+        return data, chosen
+
+
+def unit_of(data: Dataset) -> str:
+    """The unit of sigma and of every radius: that of the inputs' values."""
+    low, high = data.span
+    if PIXELS[0] <= low <= high <= PIXELS[1]:
+        return "pixels, from 0 to 1"
+    return f"data values, from {low:.4g} to {high:.4g}"
+
+
+def doubts(data: Dataset, classes: int) -> list[str]:
+    """What may be wrong with this data for a model of so many classes, each a sentence for the user."""
+    found = []
+    low, high = data.span
+    if not PIXELS[0] <= low <= high <= PIXELS[1]:
+        found.append(
+            f"{data.name} has values from {low:.4g} to {high:.4g}: sigma and every radius are in these units, and not "
+            "in those of pixels from 0 to 1; if these are normalised images, certify the pixels instead, and put the "
+            "normalisation into the model with ars-export --pixel-mean and --pixel-deviation (docs/units.md)"
+        )
+    if data.classes is not None and len(data.classes) != classes:
+        found.append(
+            f"{data.name} has {len(data.classes)} classes, and the model has {classes}: the labels are the numbers of "
+            f"the data's own classes, from {data.classes[0]} (0) to {data.classes[-1]} ({len(data.classes) - 1}); if "
+            "the model numbers them otherwise, list its classes in a file for --classes (docs/data.md)"
+        )
+    return found
 
 
 class Input(NamedTuple):
@@ -40,6 +81,8 @@ class Input(NamedTuple):
     idx: int
     x: NDArray[np.float32]
     label: int | None
+    name: str | None = None
+    """Its file, relative to the data, if it has one of its own."""
 
 
 def read_inputs(
@@ -68,7 +111,7 @@ def read_inputs(
                 raise
             on_bad_input(error)
         else:
-            yield Input(idx, example.x, example.label)
+            yield Input(idx, example.x, example.label, example.name)
 
 
 def find_shape(data: Dataset, ids: Sequence[int], classes: int, *, skip_bad_inputs: bool) -> tuple[int, ...]:

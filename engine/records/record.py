@@ -17,6 +17,8 @@ class Record:
     draws: int
     seconds: float
     input_sha256: str
+    name: str | None = None
+    """The input's file, relative to the data; None if the data has no file for each input."""
 
     @property
     def correct(self) -> bool | None:

@@ -1,53 +1,88 @@
-"""The data and the noise maps of a run, opened again where they were, or where they are now.
+"""The model, the data and the noise maps of a run, found again where they were, or where they are now.
 
-A store says where its data and its noise came from. What is found there is used only if its hash is that of the run.
+A store says where they came from: as the user named them, in which folder, and where the store was made. They are
+looked for there, at the same place relative to the store, beside the store, and in the working folder. What is found is
+used only if its hash is that of the run.
 """
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
 from ars.data import Dataset, ImageSize, open_data
-from ars.data.images import ImageFolder, OneImage
 from ars.engine.backends import TORCH_SUFFIXES, load_generator, load_runner, manifest_of
 from ars.engine.noise_maps import Isotropic, Maps, NoiseMaps, open_generator
 from ars.engine.records.settings import RunHeader
 from ars.errors import ArsError, ModelError
 from ars.external_data import hash_model
 
-__all__ = ["find_noise", "reopen_data", "reopen_noise"]
+__all__ = ["find_file", "find_model", "find_noise", "reopen_data", "reopen_noise"]
 
 
-def reopen_data(header: RunHeader, spec: str | None = None) -> Dataset | None:
-    """The data that `spec` names (by default, as the run named it), read as the run read it; None if it is not there,
-    or not what it was.
+def likely_places(header: RunHeader, store: Path, given: str) -> list[str]:
+    """Where a file or folder may be now that the run was given by this name, the likeliest place first."""
+    origin, name = header.origin, os.path.basename(given.rstrip("/"))
+    places = [given]
+    if origin.folder is not None:
+        absolute = os.path.join(origin.folder, given)
+        places.append(absolute)
+        if origin.store_folder is not None:
+            places.append(os.path.join(store.parent, os.path.relpath(absolute, origin.store_folder)))
+    places += [os.path.join(store.parent, name), name]
+    return [place for place in dict.fromkeys(places) if place == given or os.path.exists(place)]
+
+
+def find_file(header: RunHeader, store: Path, given: str | None, sha256: str | None) -> Path | None:
+    """The model or noise file that the run was given by this name; None if no file with this hash is found."""
+    places = [] if given is None else likely_places(header, store, given)
+    for path in map(Path, places):
+        try:
+            if path.is_file() and hash_model(path).sha256 == sha256:
+                return path
+        except (ArsError, OSError):
+            continue
+    return None
+
+
+def find_model(header: RunHeader, store: Path) -> Path | None:
+    """The model of the run; None if it is not found."""
+    return find_file(header, store, header.origin.engine_file, header.settings.engine)
+
+
+def reopen_data(header: RunHeader, store: Path, spec: str | None = None) -> Dataset | None:
+    """The data that `spec` names, or by default that of the run in a likely place, read as the run read it; None if it
+    is not there, or not what it was.
 
     The store has the size of the images and the file of the classes. The channels, which only the model knows, are
     found by trying.
     """
-    origin = header.origin
-    spec = spec or origin.data_source
-    if spec is None:
-        return None
-    classes_file = None if origin.classes_file is None else Path(origin.classes_file)
+    given = header.origin.data_source
+    places = [spec] if spec else [] if given is None else likely_places(header, store, given)
+    return next((found for place in places if (found := _open(header, store, place)) is not None), None)
+
+
+def _open(header: RunHeader, store: Path, spec: str) -> Dataset | None:
+    origin, classes_file = header.origin, None
+    if origin.classes_file is not None:
+        classes_file = Path(next(filter(os.path.exists, likely_places(header, store, origin.classes_file)), ""))
     try:
         for channels in (None, 1, 3):
             source = open_data(spec, ImageSize(origin.resize, origin.crop, channels), classes_file)
             if source.fingerprint() == header.settings.data:
                 return source
-            if not isinstance(source, ImageFolder | OneImage):
-                break  # only images can be read in other channels
     except (ArsError, OSError):
         pass
     return None
 
 
-def find_noise(header: RunHeader, engine: Path | None = None) -> Path | None:
+def find_noise(header: RunHeader, store: Path, engine: Path | None = None) -> Path | None:
     """The file that the noise maps of a run come from: the one that the user gave, or the one of its model, which is
-    where the run had it, or at `engine`. None if it is not there."""
+    in a likely place, or at `engine`. None if it is not there."""
     origin = header.origin
-    path = None if origin.noise_file is None else Path(origin.noise_file)
-    if engine is None and origin.engine_file is not None:
-        engine = Path(origin.engine_file)
+    path = find_file(header, store, origin.noise_file, header.settings.noise.file)
+    if path is None and origin.noise_file is not None:
+        path = Path(origin.noise_file)
+    engine = engine or find_model(header, store)
     if path is None and engine is not None:
         try:
             manifest = manifest_of(engine)

@@ -1,9 +1,12 @@
 """A certification run: the inputs of a data source, certified by a smoothed classifier into a run store."""
 
+import dataclasses
+import os
 import platform
 import time
+import warnings
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,16 +20,19 @@ from ars.engine.records.inputs import (
     check_labelled,
     check_unchanged,
     content_sha256,
+    doubts,
     find_shape,
     read_inputs,
+    unit_of,
 )
 from ars.engine.records.record import Record
-from ars.engine.records.settings import Environment, Origin, RunHeader, RunSettings
+from ars.engine.records.settings import Environment, Origin, RunHeader, RunSettings, Sampling
 from ars.engine.records.store import Store, read_records, stored_settings
-from ars.engine.records.summary import Summary, radii_of_run, summarize
+from ars.engine.records.summary import Summary, count_certified, radii_of_run, summarize
 from ars.engine.samplers.host import usable_instructions
 from ars.engine.smoothed import Prepared, SmoothedClassifier
 from ars.engine.statistics.plan import Plan
+from ars.engine.statistics.target import Target, random_order
 from ars.errors import DataError, DependentRows, StoreError
 
 __all__ = ["RunProgress", "RunResult", "certify_run", "environment_of", "settings_of"]
@@ -36,7 +42,12 @@ _END_SECONDS = 2.0
 
 
 class RunProgress:
-    """What a run reports while it is in progress. This class ignores it all; override what you want to know."""
+    """What a run reports while it is in progress. This class ignores it all, except warnings; override what you want to
+    know."""
+
+    def warn(self, doubt: str) -> None:
+        """Something about the data may be wrong."""
+        warnings.warn(doubt, stacklevel=3)
 
     def start(self, store: Path, prepared: Prepared, plan: Plan, seed: int, done: int, left: int) -> None:
         """The store is open. Of the chosen inputs, `done` are certified in it already, and `left` are not."""
@@ -71,25 +82,28 @@ def certify_run(
     store: str | Path | None = None,
     skip_bad_inputs: bool = False,
     only_correct: bool = False,
+    target: Target | None = None,
     progress: RunProgress | None = None,
 ) -> RunResult:
     """Certify the inputs of a data source into a run store, as `ars-engine certify` does.
 
-    `data` is what `--data` takes, or Inputs, which can choose among them. `store` is by default named after model and
-    data, in the current folder. Each input is committed as soon as it is certified. If the store holds certificates of
-    a run with the same settings, the run is resumed. An input that cannot be read raises DataError, after the inputs
-    in progress have been certified; with `skip_bad_inputs` it is left out. With `only_correct`, an input ends after
-    selection if the selected class is not its label, because it can no longer be certified correct. A model whose votes
-    for a row depend on the rest of its batch raises DependentRows, and the certificates in the store are taken out of
-    use.
+    `data` is what `--data` takes, or Inputs, which can choose among them. `store` is by default named after model, data
+    and noise, in the current folder. Each input is committed as soon as it is certified. If the store holds
+    certificates of a run with the same settings, the run is resumed. An input that cannot be read raises DataError,
+    after the inputs in progress have been certified; with `skip_bad_inputs` it is left out. With `only_correct`, an
+    input ends after selection if the selected class is not its label, because it can no longer be certified correct.
+    With a `target`, inputs are certified in random order until the target is reached. A model whose votes for a row
+    depend on the rest of its batch raises DependentRows, and the certificates in the store are taken out of use.
     """
     inputs = data if isinstance(data, Inputs) else Inputs(str(data))
     plan, progress = plan or Plan(), progress or RunProgress()
     source, ids = inputs.open(classifier.channels)
-    path = Path(store or f"{classifier.runner.path.name}.{source.name.replace(':', '-')}.sqlite")
+    path = Path(store or _default_store(classifier, source))
     if not path.parent.is_dir():
         raise StoreError(path, "it cannot be written (there is no such folder)", "choose another store")
     classes = classifier.runner.classes
+    for doubt in doubts(source, classes):
+        progress.warn(doubt)
     shape = find_shape(source, ids, classes, skip_bad_inputs=skip_bad_inputs)
     if only_correct:
         check_labelled(source, ids, classes, skip_bad_inputs=skip_bad_inputs)
@@ -105,38 +119,80 @@ def certify_run(
         progress.draws(number)
 
     settings = settings_of(classifier, source, plan, prepared.batch, seed, only_correct=only_correct)
-    with Store(path, _describe(classifier, inputs, source, settings)) as opened:
+    sampling = Sampling(
+        data_inputs=len(source),
+        start=inputs.start,
+        limit=inputs.limit,
+        skip=inputs.skip,
+        end=inputs.end,
+        only=inputs.only,
+        target_width=target and target.width,
+        target_radii=target and ",".join(map(str, target.radii)),
+    )
+    with Store(path, _describe(classifier, inputs, source, settings, sampling, path)) as opened:
         done = opened.done()
         check_unchanged(source, {idx: done[idx] for idx in ids if idx in done}, path)
         left = [idx for idx in ids if idx not in done]
         progress.start(path, prepared, plan, seed, len(ids) - len(left), len(left))
-        read = read_inputs(source, left, classes, progress.skipped if skip_bad_inputs else None, shape)
-        waiting: dict[int, tuple[int | None, str]] = {}
+        waiting: dict[int, tuple[int | None, str, str | None]] = {}
         labels: dict[int, int | None] | None = {} if only_correct else None
 
-        def numbered() -> Iterator[tuple[int, NDArray[np.float32]]]:
-            for idx, x, label in read:
-                waiting[idx] = label, content_sha256(x)
+        def numbered(left: Sequence[int]) -> Iterator[tuple[int, NDArray[np.float32]]]:
+            for one in read_inputs(source, left, classes, progress.skipped if skip_bad_inputs else None, shape):
+                waiting[one.idx] = one.label, content_sha256(one.x), one.name
                 if labels is not None:
-                    labels[idx] = label
-                yield idx, x
+                    labels[one.idx] = one.label
+                yield one.idx, one.x
 
-        try:
+        def certify(ids: Sequence[int]) -> None:
             certified = classifier.certify_many(
-                numbered(), plan, batch=batch, seed=seed, labels=labels, on_draws=on_draws
+                numbered(ids), plan, batch=batch, seed=seed, labels=labels, on_draws=on_draws
             )
             for one in certified:
-                label, sha256 = waiting.pop(one.input_id)
-                record = Record(one.input_id, label, one.result, one.draws, one.seconds, sha256)
+                label, sha256, name = waiting.pop(one.input_id)
+                record = Record(one.input_id, label, one.result, one.draws, one.seconds, sha256, name)
                 opened.add(record)
                 progress.certified(record)
+
+        try:
+            if target is None:
+                certify(left)
+            else:
+                ids = _certify_until(target, random_order(ids, seed), certify, opened, sampling)
         except DependentRows:
             opened.refuse()
             raise
     chosen = set(ids)
     records = [record for record in read_records(path) if record.idx in chosen]
-    summary = summarize(records, radii_of_run(plan, records))
+    summary = summarize(records, radii_of_run(plan, records) if target is None else target.radii)
     return RunResult(path, summary, prepared.batch, fullness.share())
+
+
+def _certify_until(
+    target: Target, order: Sequence[int], certify: Callable[[Sequence[int]], None], store: Store, sampling: Sampling
+) -> list[int]:
+    """Certify inputs in this order from look to look, until the target is reached; return those of the last look.
+
+    A look waits for all of its inputs. Taking those that are certified first would favour inputs of few draws.
+    """
+    for number in target.looks(len(order)):
+        chosen, done = set(order[:number]), store.done()
+        certify([idx for idx in order[:number] if idx not in done])
+        store.note_sampling(dataclasses.replace(sampling, looked=number))
+        found = [record for record in read_records(store.path) if record.idx in chosen and record.label is not None]
+        if not found:
+            raise DataError(store.path, "none of its inputs has a label", "leave out --target-width")
+        if target.reached(count_certified(found, target.radii), len(found), len(order)):
+            break
+    return list(order[:number])
+
+
+def _default_store(classifier: SmoothedClassifier, data: Dataset) -> str:
+    """The name of the store of a run: its model, its data, and its noise, so that runs with other noise are apart."""
+    source = classifier.noise.source
+    noise = f"noise-{source.file[:8]}" if source.file else f"{source.sigma:g}"
+    family = classifier.family.name
+    return f"{classifier.runner.path.name}.{data.name.replace(':', '-')}.{family}-{noise}.sqlite"
 
 
 def settings_of(
@@ -176,7 +232,14 @@ def environment_of(classifier: SmoothedClassifier) -> Environment:
     )
 
 
-def _describe(classifier: SmoothedClassifier, inputs: Inputs, data: Dataset, settings: RunSettings) -> RunHeader:
+def _describe(
+    classifier: SmoothedClassifier,
+    inputs: Inputs,
+    data: Dataset,
+    settings: RunSettings,
+    sampling: Sampling,
+    store: Path,
+) -> RunHeader:
     origin = Origin(
         data_name=data.name,
         data_source=inputs.data,
@@ -185,9 +248,12 @@ def _describe(classifier: SmoothedClassifier, inputs: Inputs, data: Dataset, set
         classes_file=_text(inputs.classes_file),
         resize=inputs.resize,
         crop=inputs.crop,
+        folder=os.getcwd(),
+        store_folder=str(store.parent.absolute()),
+        unit=unit_of(data),
     )
     names = None if data.classes is None else tuple(data.classes)
-    return RunHeader(settings, origin, environment_of(classifier), names)
+    return RunHeader(settings, origin, environment_of(classifier), names, sampling)
 
 
 def _text(path: Path | None) -> str | None:

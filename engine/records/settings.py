@@ -1,5 +1,5 @@
 """What a store says about its run as a whole: the settings that decide the certificates, where model and data came
-from, and what ran them.
+from, which inputs were asked for, and what ran them.
 
 In the store these records are JSON objects. A field that an object lacks takes its default, so a new field needs one
 line here, with a default that is true of every older run.
@@ -12,11 +12,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple, Self, TypeVar, get_args, get_type_hints
 
+from ars.data import select
 from ars.engine.noise_maps import NoiseSource
 from ars.engine.statistics.plan import Plan
+from ars.engine.statistics.stopping import Grid
+from ars.engine.statistics.target import Target
 from ars.noise import NoiseKind
 
-__all__ = ["Difference", "Environment", "Origin", "RunHeader", "RunSettings", "differences"]
+__all__ = ["Difference", "Environment", "Origin", "RunHeader", "RunSettings", "Sampling", "differences"]
 
 Json = Mapping[str, object]
 T = TypeVar("T")
@@ -86,6 +89,51 @@ class Origin:
     classes_file: str | None = None
     resize: int | None = None
     crop: int | None = None
+    unit: str | None = None
+    """The unit of sigma and of every radius; None if the run is of a version that did not say."""
+    folder: str | None = None
+    """The absolute path of the working folder, to which the paths above are relative."""
+    store_folder: str | None = None
+    """The absolute path of the folder that the store was made in, so that files can be found relative to the store."""
+
+    def to_json(self) -> dict[str, object]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, content: Json) -> Self:
+        return _read(cls, content)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """Which inputs of the data the last command into a store asked for. Older stores do not say."""
+
+    data_inputs: int | None = None
+    """How many inputs the data has."""
+    start: int = 0
+    limit: int | None = None
+    skip: int = 1
+    end: int | None = None
+    only: str | None = None
+    target_width: float | None = None
+    """With a target, the inputs are taken in random order until certified accuracy is known to within this width."""
+    target_radii: str | None = None
+    looked: int | None = None
+    """With a target: how many inputs, in that order, the last look was at."""
+
+    @property
+    def asked(self) -> list[int] | None:
+        """The numbers of the inputs that were asked for; None if the store does not say."""
+        if self.data_inputs is None:
+            return None
+        given = {name: getattr(self, name) for name in ("start", "limit", "skip", "end", "only")}
+        return select(self.data_inputs, **given)
+
+    @property
+    def target(self) -> Target | None:
+        if self.target_width is None or self.target_radii is None:
+            return None
+        return Target(self.target_width, Grid.parse(self.target_radii).radii)
 
     def to_json(self) -> dict[str, object]:
         return dataclasses.asdict(self)
@@ -109,6 +157,10 @@ class Environment:
     python: str | None = None
     machine: str | None = None
 
+    def describe(self) -> str:
+        """All of it in one line."""
+        return "; ".join(f"{name} {value}" for name, value in self.to_json().items() if value is not None)
+
     def to_json(self) -> dict[str, object]:
         content = dataclasses.asdict(self)
         return {content.pop("runner"): content.pop("runner_version")} | content
@@ -127,6 +179,7 @@ class RunHeader:
     environment: Environment
     classes: tuple[str, ...] | None
     """The names of the classes in the order of their numbers, if the data has names."""
+    sampling: Sampling = Sampling()
 
 
 class Difference(NamedTuple):

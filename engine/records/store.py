@@ -16,7 +16,7 @@ from types import TracebackType
 
 from ars.engine.records.columns import STORED, read_row, write_row
 from ars.engine.records.record import Record
-from ars.engine.records.settings import Environment, Origin, RunHeader, RunSettings, differences
+from ars.engine.records.settings import Environment, Origin, RunHeader, RunSettings, Sampling, differences
 from ars.errors import RunError, StoreError
 
 __all__ = ["Store", "read_header", "read_records", "stored_settings"]
@@ -46,7 +46,8 @@ class Store:
         try:
             exists = _is_store(self._database, path, (FORMAT,))
             if exists and self.done():
-                _check_resumable(self._database, path, header.settings)
+                _check_resumable(self._database, path, header)
+                self.note_sampling(header.sampling)
             else:  # a new store, or one in which nothing has been certified yet
                 self._database.execute("PRAGMA journal_mode = WAL")
                 with self._database:
@@ -77,6 +78,13 @@ class Store:
         except sqlite3.Error as error:
             fix = "make room and run the same command again; what is certified is kept"
             raise RunError(f"{self.path}: input {record.idx} cannot be written ({error}); {fix}") from error
+
+    def note_sampling(self, sampling: Sampling) -> None:
+        """Keep which inputs this command asks for, and what a target has looked at."""
+        (text,) = self._database.execute("SELECT environment FROM run").fetchone()
+        around = json.loads(text) | sampling.to_json()
+        with self._database:
+            self._database.execute("UPDATE run SET environment = ?", (json.dumps(around),))
 
     def refuse(self) -> None:
         """Take all certificates out of use, because the model turned out not to be a function of single rows. They
@@ -128,7 +136,7 @@ def stored_settings(path: Path) -> RunSettings | None:
 
 def _to_json(header: RunHeader) -> tuple[str, str, str]:
     """The columns settings, environment and classes of the table `run`."""
-    environment = header.environment.to_json() | header.origin.to_json()
+    environment = header.environment.to_json() | header.origin.to_json() | header.sampling.to_json()
     return json.dumps(header.settings.to_json()), json.dumps(environment), json.dumps(header.classes)
 
 
@@ -138,7 +146,7 @@ def _from_json(settings: str, environment: str, classes: str) -> RunHeader:
         raise ValueError("its settings are not settings")
     read = RunSettings.from_json(decided)
     origin, ran = Origin.from_json(around), Environment.from_json(around, read.runner)
-    return RunHeader(read, origin, ran, None if names is None else tuple(map(str, names)))
+    return RunHeader(read, origin, ran, None if names is None else tuple(map(str, names)), Sampling.from_json(around))
 
 
 def _columns_of(database: sqlite3.Connection) -> set[str]:
@@ -188,14 +196,18 @@ def _is_store(database: sqlite3.Connection, path: Path, formats: tuple[int, ...]
     return True
 
 
-def _check_resumable(database: sqlite3.Connection, path: Path, settings: RunSettings) -> None:
-    """Refuse to resume a run that has other settings, or other columns."""
+def _check_resumable(database: sqlite3.Connection, path: Path, header: RunHeader) -> None:
+    """Refuse to resume a run that has other settings, another target, or other columns."""
     row = database.execute("SELECT settings, environment, classes FROM run").fetchone()
     try:
-        stored = _from_json(*row).settings
+        stored = _from_json(*row)
+        had, wanted = stored.sampling.target, header.sampling.target
     except (ValueError, TypeError) as error:
         raise StoreError(path, f"it is damaged ({error})", "choose another store") from error
-    for name, found, given in differences(stored, settings):
+    if (had or wanted) and (had, stored.sampling.asked) != (wanted, header.sampling.asked):
+        problem = "its inputs were not chosen by the same --target-width and --target-radii among the same inputs"
+        raise StoreError(path, problem, "choose another store, or give the same ones")
+    for name, found, given in differences(stored.settings, header.settings):
         match name:
             case "engine":
                 problem = f"it holds certificates of another model (SHA-256 {str(found)[:12]}...)"

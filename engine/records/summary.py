@@ -1,5 +1,6 @@
 """Certified accuracy by radius, the average certified radius, and the cost of a run."""
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median_low
@@ -8,7 +9,7 @@ from ars.engine.records.record import Record
 from ars.engine.statistics.plan import Plan
 from ars.engine.statistics.stopping import RADII, usual_radii
 
-__all__ = ["Summary", "radii_of_run", "summarize"]
+__all__ = ["Summary", "count_certified", "radii_of_run", "summarize"]
 
 
 @dataclass(frozen=True)
@@ -43,21 +44,25 @@ def radii_of_run(plan: Plan, records: Sequence[Record]) -> tuple[float, ...]:
     return usual_radii(made.noise_family, median_low(record.certificate.sigma_min for record in records))
 
 
+def count_certified(records: Iterable[Record], at: Sequence[float]) -> list[int]:
+    """How many of these inputs are certified for the right class at each of these radii."""
+    found = sorted(record.certificate.radius for record in records if record.correct)
+    return [len(found) - bisect_left(found, radius) for radius in at]
+
+
 def summarize(records: Iterable[Record], at: Sequence[float] = RADII) -> Summary:
     """Summarize the certified inputs of a run, with certified accuracy at these radii."""
     records = list(records)
     labelled = [record for record in records if record.label is not None]
     radii = [record.certificate.radius if record.correct else None for record in labelled]
 
-    def share(radius: float) -> float:
-        return sum(found is not None and found >= radius for found in radii) / len(radii)
-
+    numbers = zip(at, count_certified(labelled, at), strict=True)
     return Summary(
         inputs=len(records),
         labelled=len(labelled),
         abstained=sum(record.certificate.abstained for record in records),
         ended_after_selection=sum(record.certificate.n == 0 for record in records),
-        certified_accuracy={radius: share(radius) for radius in at} if radii else {},
+        certified_accuracy={radius: number / len(labelled) for radius, number in numbers} if labelled else {},
         average_certified_radius=sum(radius or 0.0 for radius in radii) / len(radii) if radii else 0.0,
         average_volume_radius=sum(record.certificate.volume_radius for record in labelled if record.correct)
         / max(1, len(labelled)),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ars.data import image_channels
 from ars.errors import ArsError, ModelError, RunError, one_line
 from ars.external_data import HashedModel
 from ars.manifest import Manifest, Profile
@@ -104,9 +105,12 @@ class Runner(_OpenedFile):
             raise ModelError(path, f"it has {len(self._inputs)} inputs ({names})", fix)
         image, logits = self._inputs[0], self._outputs[0]
         if not logits.dtype.startswith("float"):
-            raise ModelError(path, f"its first output is of {logits.dtype}", "it must be logits of batch x classes")
+            others = ", ".join(port.name for port in self._outputs[1:])
+            problem = f"its first output, {logits.name}, is of {logits.dtype}, and the others are {others or 'none'}"
+            raise ModelError(path, problem, self._adapt("--logits NAME says which has the logits"))
         if image.dtype not in ("float32", "float16"):
-            raise ModelError(path, f"its input is of {image.dtype}", "export it with a float32 or float16 input")
+            problem = f"its input is of {image.dtype}"
+            raise ModelError(path, problem, self._adapt("it makes a copy that takes pixels from 0 to 1"))
         self.image, self.logits = image, logits
         self.precision = "int8" if self._quantised else "fp16" if image.dtype == "float16" else None
         """The precision of the arithmetic, if the file shows it."""
@@ -119,7 +123,14 @@ class Runner(_OpenedFile):
         classes = logits.shape[1] if logits.shape is not None and len(logits.shape) == 2 else None
         self.classes = self.count_classes() if classes is None else classes
         if self.classes < 2:
-            raise ModelError(path, f"it has {self.classes} class", "a classifier has at least two")
+            fix = self._adapt("it makes two classes of a single logit")
+            raise ModelError(path, f"it has {self.classes} class", fix)
+
+    def _adapt(self, why: str) -> str:
+        """The advice to adapt an ONNX file as it came."""
+        if self.path.suffix != ".onnx":
+            return "export it again, with a float32 input and logits of batch x classes"
+        return f"run `ars-export {self.path} --sigma SIGMA --calibration DATA`: {why}"
 
     @classmethod
     def convert(cls, onnx: Path, folder: Path, batch: int) -> Path | None:
@@ -135,7 +146,18 @@ class Runner(_OpenedFile):
         if not same_axes or any(want not in (None, has) for want, has in zip(self.shape, shape, strict=True)):
             want = " x ".join(str(side or "any") for side in self.shape)
             found = f"it takes inputs of {want}, and the data has {' x '.join(map(str, shape))}"
-            raise ModelError(self.path, found, "use --resize and --crop, or other data")
+            raise ModelError(self.path, found, self._fit(shape))
+
+    def _fit(self, shape: tuple[int, ...]) -> str:
+        """What to do about inputs of another shape."""
+        if len(self.shape) == len(shape) == 3:
+            if self.shape[2] in (1, 3) and self.shape[0] not in (1, 3) and shape[0] in (1, 3):
+                return self._adapt("the model has its channels last, and it makes a copy that has them first")
+            if image_channels(self.shape) == image_channels(shape) is not None:
+                return "use --resize and --crop for images, or other data"
+            if image_channels(self.shape) is not None:
+                return "give images with as many channels, as channels x height x width"
+        return "use data of that shape"
 
     def count_classes(self) -> int:
         """The number of classes, for a model whose output has no fixed shape."""
@@ -211,11 +233,11 @@ class CpuRunner(Runner):
         """Runs the model once and counts the columns of its output."""
         if None in self.shape:
             problem = "neither its input nor its number of classes has a fixed size"
-            raise ModelError(self.path, problem, "export it with both")
+            raise ModelError(self.path, problem, self._adapt("--shape 3,224,224 fixes its input"))
         logits = self._infer(np.zeros((self.fixed_batch or 1, *(side or 1 for side in self.shape)), np.float32))
         if logits.ndim != 2:
             found = f"its first output has the shape {logits.shape} for a batch of {len(logits)}"
-            raise ModelError(self.path, found, "its first output must be logits of batch x classes")
+            raise ModelError(self.path, found, self._adapt("--logits NAME says which output has the logits"))
         return int(logits.shape[1])
 
 

@@ -134,6 +134,13 @@ def _explain(certificate: Certificate, stopped: Stop, next_radius: float | None,
         Stop.HOPELESS: "a certificate was out of reach",
     }.get(stopped)
     taken = f"It stopped after {certificate.n:,} of {n:,} draws: {why}." if why else f"It took all {n:,} draws."
+    if certificate.abstained:
+        hits, others = certificate.counts[certificate.selected], list(certificate.counts)
+        others.pop(certificate.selected)
+        taken = (
+            f"It abstains: {hits:,} of {certificate.n:,} votes for its class and {max(others):,} for the next answer "
+            f"do not prove that its class is the most likely answer. {taken}"
+        )
     if next_radius is None:
         return f"{taken} Every radius asked for is certified."
     if votes_short is None:

@@ -78,6 +78,7 @@ def test_a_folder_gives_images_by_class_in_the_order_of_names(folder):
     assert (len(data), data.classes, [data[i].label for i in range(6)]) == (6, ["cat", "dog"], [0, 0, 0, 1, 1, 1])
     pixels = np.asarray(Image.open(folder / "dog" / "1.png")).transpose(2, 0, 1) / 255
     np.testing.assert_allclose(data[4].x, pixels, rtol=1e-6)
+    assert data[4].name == "dog/1.png"
 
 
 def test_a_file_of_classes_changes_their_order(folder, tmp_path):
@@ -104,7 +105,7 @@ def test_images_are_resized_by_their_shorter_side_and_cropped_in_the_middle(fold
 def test_one_image_is_a_data_source_without_a_label(tmp_path, mode, channels):
     Image.new(mode, (5, 4)).save(tmp_path / "one.png")
     data = open_data(str(tmp_path / "one.png"))
-    assert (len(data), data[0].label, data[0].x.shape) == (1, None, (channels, 4, 5))
+    assert (len(data), data[0].label, data[0].x.shape, data[0].name) == (1, None, (channels, 4, 5), "one.png")
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -135,12 +136,14 @@ def test_options_for_images_are_refused_for_other_data(tmp_path):
 
 def test_inputs_are_selected_by_number():
     assert select(10) == list(range(10))
-    assert select(10, skip=2, most=3) == [2, 3, 4]
+    assert select(10, start=2, limit=3) == [2, 3, 4]
     assert select(500, only="3,17, 200-203,3") == [3, 17, 200, 201, 202, 203]
     assert select(500, only="0-99/40,7") == [0, 40, 80, 7]
-    assert select(500, only="3,17,200-203", skip=1, most=2) == [17, 200]
+    assert select(500, only="3,17,200-203", start=1, limit=2) == [17, 200]
+    assert select(100, skip=20, end=61) == [0, 20, 40, 60], "as the field's certify.py does"
+    assert select(100, skip=20, start=1, limit=2) == [20, 40]
     with pytest.raises(ArgumentError, match="none of the 10 inputs are left"):
-        select(10, skip=10)
+        select(10, start=10)
     for bad in ("7-3", "3,x", "", "10", "-1", "0-9/0", "0-9/", "0-9/-2"):
         with pytest.raises(ArgumentError, match="only = "):
             select(10, only=bad)
@@ -156,7 +159,11 @@ def saved(path, **arrays):
     [
         (lambda p: p / "nowhere", "there is no such file or folder"),
         (lambda p: p, "it has no folders of PNG or JPEG images"),
-        (lambda p: saved(p / "a.npz", images=np.zeros((2, 2))), "it has no array x, only images"),
+        (
+            lambda p: saved(p / "a.npz", a=np.zeros((2, 2)), b=np.zeros((2, 3))),
+            r"it has the arrays a, b; choose one, like a.npz:a",
+        ),
+        (lambda p: saved(p / "a.npz", a=np.zeros((2, 2)), b=np.zeros(2, int), c=np.zeros(2, int)), "b and c could be"),
         (lambda p: saved(p / "a.npz", x=np.zeros(3)), r"x has the shape \(3,\)"),
         (lambda p: saved(p / "a.npz", x=np.zeros((3, 2)), y=np.zeros(2, int)), r"y is int64 of shape \(2,\) for 3"),
         (lambda p: saved(p / "a.npz", x=np.zeros((3, 2)), y=np.zeros(3)), "y is float64"),

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from ars.data import ImageSize
-from ars.data.arrays import Npz
+from ars.data.arrays import Arrays
 from ars.data.splits import open_splits
 from ars.errors import DataError
 
@@ -82,9 +82,9 @@ def test_an_npz_may_be_packed_with_lzma_and_a_broken_one_is_refused(tmp_path):
         for name, values in (("x", np.random.default_rng(0).random((3, 1, 16, 16))), ("y", np.arange(3))):
             with archive.open(f"{name}.npy", "w") as file:
                 np.lib.format.write_array(file, values)
-    assert labels(Npz(path)) == [0, 1, 2]
+    assert labels(Arrays(path)) == [0, 1, 2]
     data = bytearray(path.read_bytes())
     data[200:260] = bytes(60)
     path.write_bytes(data)
     with pytest.raises(DataError, match=r"images\.npz: it cannot be read"):
-        Npz(path)
+        Arrays(path)

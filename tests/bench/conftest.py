@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from support import models
+from support.browser import open_browser
 
 from ars.engine.cli import main as engine
 from ars.engine.runners.onnxruntime import OnnxRuntime
@@ -47,3 +48,9 @@ def run_folder(tmp_path_factory):
 @pytest.fixture
 def runs(run_folder) -> list[Path]:
     return [run_folder / "isotropic.sqlite", run_folder / "generated.sqlite"]
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory):
+    with open_browser(tmp_path_factory.mktemp("profile")) as driver:
+        yield driver

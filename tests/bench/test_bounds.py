@@ -90,7 +90,7 @@ def test_the_command_prints_a_table_of_a_store_and_refuses_others(tmp_path, monk
             "0.1",
             "--n",
             "1000",
-            "--max",
+            "--limit",
             "5",
         ]
         result = CliRunner().invoke(engine, [*base, "--batch", "64", "--quiet", *given])

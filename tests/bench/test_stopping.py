@@ -149,7 +149,7 @@ def test_draws_that_a_run_does_not_have_are_simulated_and_it_is_said():
 @pytest.mark.usefixtures("runs")
 def test_runs_that_cannot_be_compared_are_one_sentence():
     certify("--seed", "1", "--stopping", "adaptive", "--out", "seed.sqlite")
-    certify("--n0", "50", "--max", "1", "--out", "empty.sqlite")
+    certify("--n0", "50", "--limit", "1", "--out", "empty.sqlite")
     in_store("empty.sqlite", "DELETE FROM certificates")
     for store, origin in (("old.sqlite", "adaptive.sqlite"), ("damaged.sqlite", "fixed.sqlite")):
         shutil.copy(origin, store)

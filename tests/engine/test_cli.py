@@ -92,7 +92,7 @@ def test_results_come_as_csv_and_json_and_into_a_file():
 
 
 def test_the_same_command_goes_on_and_more_inputs_are_added():
-    certify("--max", "10")
+    certify("--limit", "10")
     before = records()
     result = certify()
     assert "10 of 40 inputs are certified already" in result.stderr
@@ -106,23 +106,23 @@ def test_certificates_are_the_same_for_every_thread_count_and_order_of_inputs():
     expected = records()
     certify("--threads", "2", "--out", "two.sqlite")
     certify("--only", "20-39,0-19", "--out", "turned.sqlite")
-    certify("--threads", "3", "--skip", "30", "--out", "part.sqlite")
+    certify("--threads", "3", "--start", "30", "--out", "part.sqlite")
     assert records("two.sqlite") == records("turned.sqlite") == expected
     assert records("part.sqlite") == expected[30:]
 
 
 @pytest.mark.parametrize("batch", ["1", "7", "1000", "auto"])
 def test_certificates_of_a_linear_model_are_the_same_for_every_batch_size(batch):
-    certify("--max", "8")
+    certify("--limit", "8")
     expected = records()
-    result = certify("--max", "8", "--batch", batch, "--out", "other.sqlite")
+    result = certify("--limit", "8", "--batch", batch, "--out", "other.sqlite")
     assert result.exit_code == 0
     assert ("the fastest here" in result.stderr) == (batch == "auto")
     assert records("other.sqlite") == expected
 
 
 def test_a_run_that_was_measured_keeps_its_batch_size_when_it_goes_on():
-    certify("--max", "2", "--batch", "auto")
+    certify("--limit", "2", "--batch", "auto")
     result = certify("--batch", "auto")
     assert result.exit_code == 0, result.stderr
     assert "the fastest here" not in result.stderr
@@ -229,13 +229,14 @@ def test_a_model_with_a_manifest_needs_no_more_words():
     write_manifest()
     result = CliRunner().invoke(main, ["certify", "--engine", "model.onnx", "--data", "data.npz", "--n", "100"])
     assert result.exit_code == 0, result.output
-    assert {(one[2].family, one[2].scope) for one in records("model.onnx.data.npz.sqlite")} == {("laplace", "frozen")}
+    (store,) = Path().glob("model.onnx.data.npz.laplace-noise-*.sqlite")
+    assert {(one[2].family, one[2].scope) for one in records(store)} == {("laplace", "frozen")}
     inspected = CliRunner().invoke(main, ["inspect", "model.onnx"]).stdout
     assert "laplace, input, sigma0 0.05" in inspected
 
 
 def test_predict_prints_an_answer_for_each_input():
-    given = ["predict", "--engine", "model.onnx", "--data", "data.npz", "--sigma", "0.01", "--max", "5", "--n", "100"]
+    given = ["predict", "--engine", "model.onnx", "--data", "data.npz", "--sigma", "0.01", "--limit", "5", "--n", "100"]
     lines = CliRunner().invoke(main, given).stdout.splitlines()
     assert lines[0].split("\t") == ["idx", "label", "predict", "correct"]
     assert len(lines) == 6
@@ -247,7 +248,7 @@ def test_predict_prints_an_answer_for_each_input():
 
 
 def test_inspect_and_devices_say_what_is_there():
-    certify("--max", "3")
+    certify("--limit", "3")
     model = json.loads(CliRunner().invoke(main, ["inspect", "model.onnx", "--json"]).stdout)
     assert (model["input"], model["classes"], model["batch"]) == ("1 x 4 x 4", 3, "any")
     store = CliRunner().invoke(main, ["inspect", "run.sqlite"]).stdout
@@ -257,7 +258,7 @@ def test_inspect_and_devices_say_what_is_there():
 
 
 def test_from_python_the_certificate_is_the_same():
-    certify("--max", "3")
+    certify("--limit", "3")
     with ars.load("model.onnx", sigma=0.1, batch=64) as classifier:
         x = np.load("data.npz")["x"]
         one = classifier.certify(x[2], n0=10, n=200, input_id=2)

@@ -37,10 +37,10 @@ def test_no_noise_and_twice_noise():
 
 def test_a_model_with_a_fixed_batch_of_one_works_with_advice():
     models.linear(Path("one.onnx"), batch=1)
-    result = certify("--max", "2", engine="one.onnx")
+    result = certify("--limit", "2", engine="one.onnx")
     assert result.exit_code == 0
     assert "one.onnx takes only batches of 1; export it with a dynamic batch axis to make it faster" in result.stderr
-    certify("--max", "2", "--out", "free.sqlite")
+    certify("--limit", "2", "--out", "free.sqlite")
     assert [row[2].counts for row in records()] == [row[2].counts for row in records("free.sqlite")]
 
 
@@ -154,14 +154,14 @@ def test_what_was_under_way_when_a_bad_input_came_is_kept():
 
 
 def test_no_inputs_and_no_readable_inputs_are_refused_before_anything_is_written():
-    refused(certify("--skip", "1000"), "none of the 40 inputs are left")
+    refused(certify("--start", "1000"), "none of the 40 inputs are left")
     make_folder()
     refused(certify("--only", "4", "--on-error", "skip", data="images"), "none of the chosen inputs can be read")
     assert not Path("run.sqlite").exists()
 
 
 def test_results_go_to_a_device_without_replacing_it():
-    certify("--max", "2")
+    certify("--limit", "2")
     assert CliRunner().invoke(main, ["results", "run.sqlite", "-o", "/dev/null"]).exit_code == 0
     assert Path("/dev/null").is_char_device()
     with open("/dev/full", "w") as full:
@@ -214,7 +214,7 @@ def test_a_folder_without_images():
 
 
 def test_a_store_of_another_model_other_data_or_other_settings():
-    certify("--max", "2")
+    certify("--limit", "2")
     before = records()
     models.linear(Path("other.onnx"), seed=5)
     refused(certify(engine="other.onnx"), "run.sqlite: it holds certificates of another model (SHA-256 ")

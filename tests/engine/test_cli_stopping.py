@@ -41,7 +41,7 @@ def test_adaptive_certificates_do_not_depend_on_threads_batches_or_order():
 
 
 def test_an_adaptive_run_goes_on_only_with_its_own_question():
-    certify(*ADAPTIVE, "--max", "3")
+    certify(*ADAPTIVE, "--limit", "3")
     assert certify(*ADAPTIVE).exit_code == 0
     refused(certify(), "it holds a run with stopping = adaptive, and this one has fixed")
     other = certify("--stopping", "adaptive", "--tolerance", "0.1")
@@ -49,7 +49,7 @@ def test_an_adaptive_run_goes_on_only_with_its_own_question():
 
 
 def test_from_python_the_adaptive_certificate_is_the_same():
-    certify(*ADAPTIVE, "--max", "3", n=2000)
+    certify(*ADAPTIVE, "--limit", "3", n=2000)
     with ars.load("model.onnx", sigma=0.1, batch=64) as classifier:
         x = np.load("data.npz")["x"]
         question = ars.Grid((0, 0.05, 0.1))
@@ -72,7 +72,7 @@ def test_bad_questions_are_one_sentence(arguments, message):
 
 
 def test_a_store_of_format_1_is_read_but_not_gone_on_with():
-    certify("--max", "3", "--noise-stream", "1")
+    certify("--limit", "3", "--noise-stream", "1")
     expected = records()
     with sqlite3.connect("run.sqlite") as database:
         database.execute("UPDATE run SET format = 1")

@@ -194,10 +194,10 @@ def test_a_file_that_computes_something_else_is_refused(folder, monkeypatch, wro
         else:
             models.isotropic(path, shape, 0.6 if wrong == path.name else 0.5)
 
-    monkeypatch.setattr(pipeline, "write_onnx", write_another)
+    monkeypatch.setattr("ars.export.onnx_files.write_onnx", write_another)
     result = run("model.pt")
     assert result.exit_code == 1
-    assert f"Error: {wrong}: its output differs from torch's by" in result.stderr
+    assert f"Error: {wrong}: its output differs from that of torch by" in result.stderr
     assert [path.name for path in folder.iterdir()] == ["model.pt"]
 
 
@@ -263,7 +263,7 @@ def test_bad_input_is_refused_before_the_work(folder, monkeypatch, arguments, me
     for name, shape, label in (("wide", (32, 1, 12, 13), 0), ("few", (8, *SHAPE), 0), ("odd", (32, *SHAPE), 7)):
         np.savez(name, x=np.zeros(shape, np.float32), y=np.full(len(np.zeros(shape)), label))
     monkeypatch.setattr(pipeline, "local_gpu", lambda: None)
-    monkeypatch.setattr(pipeline, "write_onnx", lambda *given: pytest.fail("the work has begun"))
+    monkeypatch.setattr("ars.export.onnx_files.write_onnx", lambda *given: pytest.fail("the work has begun"))
     assert refused("model.pt", *arguments).startswith(message)
     assert not list(folder.glob(".export-*"))
 
@@ -293,7 +293,7 @@ def test_what_was_made_for_another_sigma_does_not_stay(folder):
 def test_a_users_own_json_is_not_overwritten(folder, monkeypatch):
     write_model(folder / "model.pt")
     (folder / "model.json").write_text('{"mine": 1}')
-    monkeypatch.setattr(pipeline, "write_onnx", lambda *given: pytest.fail("the work has begun"))
+    monkeypatch.setattr("ars.export.onnx_files.write_onnx", lambda *given: pytest.fail("the work has begun"))
     assert refused("model.pt").startswith("model.json: it is not a manifest that this version reads, and an export")
     assert (folder / "model.json").read_text() == '{"mine": 1}'
 

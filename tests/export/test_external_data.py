@@ -49,7 +49,7 @@ def engine(*arguments):
 
 
 def certify(model, store, *arguments):
-    given = ["--data", "data.npz", "--n", "200", "--n0", "10", "--batch", "64", "--max", "4"]
+    given = ["--data", "data.npz", "--n", "200", "--n0", "10", "--batch", "64", "--limit", "4"]
     return engine("certify", "--engine", model, "--out", store, *given, *arguments)
 
 

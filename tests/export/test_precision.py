@@ -11,7 +11,7 @@ from support import models
 
 from ars.engine.backends import load_runner
 from ars.errors import ModelError
-from ars.export.onnx_files import precision_of
+from ars.export.graphs import precision_of
 from ars.export.precision import write_fp16, write_int8
 
 SHAPE = (3, 16, 16)

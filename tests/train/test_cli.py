@@ -171,7 +171,7 @@ def test_a_folder_with_train_npz_and_another_one_is_training_and_test_data():
 
 def test_the_shipped_part_of_fashion_mnist_trains():
     folder = Path(__file__).parents[2] / "examples" / "fashion-mnist"
-    result = train("--dataset", str(folder), "--max", "80", epochs=1, kind="isotropic")
+    result = train("--dataset", str(folder), "--limit", "80", epochs=1, kind="isotropic")
     assert result.exit_code == 0, result.output
     assert read_model_file(Path("model.pt"))[0].shape == (1, 28, 28)
 

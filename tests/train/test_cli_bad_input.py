@@ -144,7 +144,7 @@ def test_a_resume_with_other_settings_or_other_data_or_of_a_finished_run_is_refu
         train("--resume", "--lr", "0.5", epochs=1), "it was started with learning_rate = 0.001, but this run has 0.5"
     )
     refused(train("--resume", epochs=1, kind="dataset"), "it was started with kind = input, but this run has dataset")
-    refused(train("--resume", "--max", "300", epochs=1), "model.pt: it was started with other data")
+    refused(train("--resume", "--limit", "300", epochs=1), "model.pt: it was started with other data")
     arrays = read_npz(Path("data.npz"), DataError)
     np.savez("data.npz", x=arrays["x"], y=1 - arrays["y"])
     refused(train("--resume", epochs=1), "model.pt: it was started with other data; use the same data")

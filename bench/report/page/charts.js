@@ -44,6 +44,11 @@ function spread(places, gap, low, high) {
 
 const clip = (text, most) => text.length > most ? text.slice(0, most - 1) + "…" : text;
 
+// Certified accuracy of a run at a radius of the grid.
+const shareAt = (curves, number, radius) => curves.shares[number][Math.round(radius / curves.radii[curves.radii.length - 1] * (curves.radii.length - 1))] || 0;
+
+const bestName = (best) => "best over σ: " + best.runs.join(", ");
+
 function accuracyChart(curves, runs) {
   const numbers = Object.keys(curves.shares).map(Number), radii = curves.radii, end = radii[radii.length - 1];
   const norm = normName(curves.norm);
@@ -63,10 +68,15 @@ function accuracyChart(curves, runs) {
     }
     svg.append(shape("text", { x: (box.left + box.right) / 2, y: box.bottom + 40, "text-anchor": "middle" }, `${norm} radius`));
     const path = (shares) => "M" + radii.map((radius, i) => x(radius).toFixed(1) + " " + y(shares[i]).toFixed(1)).join("L");
+    for (const number of numbers.filter((one) => curves.bands[one])) {
+      const edge = (side) => radii.map((radius, i) => x(radius).toFixed(1) + " " + y(curves.bands[number][i][side]).toFixed(1));
+      svg.append(shape("path", { class: "band " + seriesClass(number), d: "M" + [...edge(0), ...edge(1).reverse()].join("L") + "Z" }));
+    }
     for (const number of numbers) {
       svg.append(shape("path", { class: "curve " + seriesClass(number), d: path(curves.shares[number]),
         "stroke-dasharray": seriesDash(number) }));
     }
+    for (const best of curves.best) svg.append(shape("path", { class: "best-line", d: path(best.shares) }, shape("title", {}, bestName(best))));
     if (wide) {
       const ends = numbers.map((number) => curves.shares[number].findLastIndex((share) => share > 0.02));
       const marks = numbers.map((number, i) => y(curves.shares[number][Math.max(0, ends[i])]));
@@ -74,7 +84,7 @@ function accuracyChart(curves, runs) {
       numbers.forEach((number, i) => {
         const from = x(radii[Math.max(0, ends[i])]);
         svg.append(shape("path", { class: "leader " + seriesClass(number), fill: "none",
-          d: `M${from + 3} ${marks[i]}L${box.right + 2} ${places[i]}` }),
+          d: `M${from + 6} ${marks[i]}L${box.right + 2} ${places[i]}` }),
         shape("text", { class: "name " + seriesClass(number), x: box.right + 6, y: places[i] + 4 },
           shape("title", {}, runs[number].name), clip(runs[number].name, Math.floor(labelWidth / 7.6))));
       });
@@ -107,16 +117,20 @@ function accuracyChart(curves, runs) {
     return { svg, extra: [reading] };
   };
   const field = ticks(0, end, end / curves.step).filter((radius) => radius < end * 0.999);
-  const share = (number, radius) => curves.shares[number][Math.round(radius / end * (radii.length - 1))];
+  const share = (number, radius) => shareAt(curves, number, radius);
   const best = field.map((radius) => Math.max(...numbers.map((number) => share(number, radius))));
   const rows = numbers.map((number) => [[swatch(number), runs[number].name],
     ...field.map((radius, i) => element("td", { class: best[i] > 0 && share(number, radius) === best[i] && numbers.length > 1 ? "best" : null }, (100 * share(number, radius)).toFixed(1))),
-    curves.acr[number], runs[number].norm === curves.norm ? runs[number].volume : "–"]);
+    atLeast(runs[number]) + curves.acr[number], runs[number].norm === curves.norm ? atLeast(runs[number]) + runs[number].volume : "–"]);
+  const at = (shares, radius) => shares[Math.round(radius / end * (radii.length - 1))];
+  rows.push(...curves.best.map((best) => ["best over σ", ...field.map((radius) => (100 * at(best.shares, radius)).toFixed(1)), "–", "–"]));
   const heads = ["Run", ...field.map(String), "ACR", "volume"];
   const description = numbers.map((number) => `${runs[number].name}: ${percent(curves.shares[number][0])} at radius 0, average certified radius ${curves.acr[number]}`).join("; ");
   const [figure] = chart(`Certified accuracy by ${norm} radius`, description, draw);
   const caption = `Certified accuracy in percent by ${norm} radius; averages of the certified radius (ACR) and of the volume-equivalent one`;
-  return [figure, table(caption, heads, rows)];
+  const said = [...(Object.keys(curves.bands).length ? [`The bands are ${curves.level.replace("%", " %")} intervals at each radius, for all inputs of the data, of which the certified ones are taken to be a random sample.`] : []),
+    ...(curves.best.length ? [`The dashed line is the best over σ: ${curves.best.map((best) => best.runs.join(", ")).join("; ")}.`] : [])];
+  return [figure, table(caption, heads, rows), said.length ? element("p", { class: "fine" }, said.join(" ")) : null].filter(Boolean);
 }
 
 function drawsChart(histogram, runs) {
@@ -174,5 +188,5 @@ function barChart(caption, unit, bars) {
     return { svg };
   };
   const rows = bars.map((bar) => [bar.name, short(bar.value), short(bar.deviation), bar.note]);
-  return chart(caption, bars.map((bar) => `${bar.name}: ${short(bar.value)} ${unit}`).join("; "), draw, table(caption, ["", unit, "± deviation", ""], rows));
+  return chart(caption, bars.map((bar) => `${bar.name}: ${short(bar.value)} ${unit}`).join("; "), draw, table(caption, ["what", unit, "± deviation", "rate"], rows));
 }

@@ -21,6 +21,8 @@ const shape = (name, attributes, ...children) => fill(document.createElementNS(S
 const byId = (id) => document.getElementById(id);
 const whole = (value) => Math.round(value).toLocaleString("en");
 const normName = (norm) => norm === "linf" ? "ℓ∞" : norm.replace("l", "ℓ");
+// Adaptive stopping ends an input before its radius is as large as all draws would make it.
+const atLeast = (run) => run.stopping === "adaptive" ? "≥\u00a0" : "";
 const percent = (share) => (100 * share).toFixed(1) + " %";
 
 // Four digits that count, rounded down: never a larger radius than was certified.

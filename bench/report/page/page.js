@@ -20,11 +20,14 @@ function card(run, number, norm) {
   const fact = (name, value, after) => element("div", {}, element("dt", {}, name), element("dd", {}, value, after && element("small", {}, " " + after)));
   return element("article", { class: "card " + seriesClass(number) },
     element("h3", {}, swatch(number), run.name),
-    element("p", { class: "kind" }, `${run.family}, ${KINDS[run.kind] || run.kind} · scope ${run.scope} · ${run.stopping} stopping`),
+    element("p", { class: "kind" }, `${run.family}, ${KINDS[run.kind] || run.kind} · σ\u00a0=\u00a0${run.sigma} · n\u00a0=\u00a0${whole(run.n)} · scope ${run.scope} · ${run.stopping} stopping`),
+    run.unit ? element("p", { class: "kind" }, `σ and radii are in units of ${run.unit}`) : null,
     element("dl", { class: "facts" },
-      run.labelled ? fact(`average certified radius (${normName(norm)})`, curves && curves.acr[number] !== undefined ? curves.acr[number] : "unknown") : fact("inputs without labels", whole(run.inputs - run.labelled)),
-      run.labelled && run.kind !== "isotropic" ? fact("average volume-equivalent radius", run.volume) : null,
       run.labelled ? fact("certified and right", percent(run.correct / run.labelled)) : null,
+      run.labelled && curves && curves.shares[number] ? fact(`certified at ${normName(norm)} radius ${roundDown(2 * curves.step)}`, percent(shareAt(curves, number, 2 * curves.step))) : null,
+      run.labelled ? fact(`average certified radius (${normName(norm)})`, curves && curves.acr[number] !== undefined ? atLeast(run) + curves.acr[number] : "unknown") : fact("inputs without labels", whole(run.inputs - run.labelled)),
+      run.labelled && run.kind !== "isotropic" ? fact("average volume-equivalent radius", atLeast(run) + run.volume) : null,
+      fact("pA ≥, median", run.pA[1], `quartiles ${run.pA[0]} to ${run.pA[2]}`),
       fact("draws an input", whole(run.draws), run.draws < run.n0 + run.n ? `of ${whole(run.n0 + run.n)}` : ""),
       fact("a sample", short(run.seconds), "s"),
       fact("abstained", whole(run.abstained), `of ${whole(run.inputs)}`),
@@ -51,7 +54,11 @@ function stripRows(number, one, norm) {
     about(words(`the same noise, isotropic with ${sigma}`)), blank, one.isotropic.map((copy, i) => picture(copy, `isotropic ${i + 1}`))];
 }
 
+// The isotropic rows are announced only where there are some.
+const ISOTROPIC_ROWS = " The isotropic row has the same noise with one scale everywhere, the smallest of the map. Both give the same radius for the same share of votes.";
+
 function strips(norm) {
+  byId("isotropic-rows").textContent = RUNS.some((run) => run.kind !== "isotropic" && run.strips.length) ? ISOTROPIC_ROWS : "";
   const inputs = new Map();
   RUNS.forEach((run, number) => run.strips.forEach((one) => {
     const key = run.settings.data + " " + one.idx;
@@ -72,7 +79,7 @@ function accuracy(norm) {
   const curves = DATA.accuracy.find((one) => one.norm === norm);
   const unlabelled = RUNS.filter((run) => !run.labelled), unknown = RUNS.filter((run) => run.records.radius[norm] === undefined);
   return [...(curves ? accuracyChart(curves, RUNS) : []),
-    ...RUNS.filter((run) => run.stopping === "adaptive").map((run) => note(`${run.name} stopped each input when its question was settled: ${run.question}. Beyond what the question asks, the curve and the averages are lower than with the full number of draws.`)),
+    ...unique(RUNS.map((run) => run.question).filter(Boolean)).map((question) => note(`Adaptive stopping ended each input when its question was settled: ${question}. Beyond what the question asks, curves and averages are lower than with the full number of draws, so averages are shown with ≥. Here: ${names(RUNS.filter((run) => run.question === question))}.`)),
     ...(unlabelled.length ? [note(`Without labels there is no accuracy: ${names(unlabelled)}.`)] : []),
     ...(unknown.length ? [note(`Made by a version that did not keep what radii in ${normName(norm)} need: ${names(unknown)}.`)] : [])];
 }
@@ -110,7 +117,7 @@ function settings() {
     return element("tr", { class: unique(values).length > 1 ? "differs" : null }, element("th", { scope: "row" }, name), values.map((value) => element("td", {}, value)));
   });
   const one = (caption, part) => element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, element("table", {}, element("caption", {}, caption),
-    element("thead", {}, element("tr", {}, element("th", { scope: "col" }, ""), RUNS.map((run, number) => element("th", { scope: "col" }, swatch(number), run.name)))), element("tbody", {}, rows(part))));
+    element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "name"), RUNS.map((run, number) => element("th", { scope: "col" }, swatch(number), run.name)))), element("tbody", {}, rows(part))));
   return [one("What decides the certificates", "settings"), element("p", {}), one("Where the run happened", "environment")];
 }
 

@@ -5,7 +5,7 @@ const PAGE_ROWS = 50;
 const numberOf = (text) => text === "inf" ? Infinity : Number(text.replaceAll(",", ""));
 
 // Columns that are sorted as text.
-const WORDS = new Set(["run", "label", "predict", "outcome", "explanation"]);
+const WORDS = new Set(["run", "label", "predict", "outcome", "name", "explanation"]);
 
 // The rows of all runs, each with its radii in every norm in which they are known.
 function certificateRows(runs) {
@@ -63,7 +63,7 @@ function certificateTable(runs) {
       bar.style.width = 100 * Math.max(0, Math.min(1, row.radius / farthest)) + "%";
       return [element("span", { class: "radius-bar " + seriesClass(row.number), "aria-hidden": "true" }, bar), row.printed[norm] || "unknown"];
     }],
-    ...COLUMNS.map(({ name, title }) => [name, title, (row) => row.texts[name]]),
+    ...COLUMNS.filter(({ name }) => rows.some((row) => row.texts[name])).map(({ name, title }) => [name, title, (row) => row.texts[name]]),
   ].filter(Boolean);
   const state = { sort: "idx", down: false, page: 0 };
 

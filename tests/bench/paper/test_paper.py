@@ -14,7 +14,6 @@ from ars.bench.paper import published
 from ars.bench.paper import write as paper_write
 from ars.bench.paper.tables import Certified, accuracy_table
 from ars.bench.report.runs import read_runs
-from ars.engine.records.summary import summarize
 from ars.export.cli import main as export
 from ars.noise import NoiseKind
 from ars.train.batches import Images
@@ -129,14 +128,14 @@ def test_the_same_command_again_goes_on_with_the_same_stores(folder, monkeypatch
     monkeypatch.setattr(paper_write, "RUNTIME_N", 500)
     stores = folder / "again"
     given = ["--data", folder / "data.npz", "--n", "200", "--batch", "64", "--rounds", "3", "--folder", stores]
-    first = paper(folder / "plain.onnx", *given, "--max", "10", "--attack", "classifier")
+    first = paper(folder / "plain.onnx", *given, "--limit", "10", "--attack", "classifier")
     assert first.exit_code == 0, first.output
     assert {path.name for path in stores.iterdir() if "sqlite-" not in path.name} == {
         "plain.sqlite",
         "plain.classifier.sqlite",
         "plain.classifier.npz",
     }
-    second = paper(folder / "plain.onnx", *given, "--max", "10", "--attack", "classifier")
+    second = paper(folder / "plain.onnx", *given, "--limit", "10", "--attack", "classifier")
     assert second.exit_code == 0, second.output
     assert first.stdout.partition("## The noise")[0] == second.stdout.partition("## The noise")[0]
     assert second.stderr.count("10 of 10 inputs are certified already") == 2
@@ -161,7 +160,7 @@ def test_run_stores_are_taken_as_they_are_and_the_best_over_sigma_is_a_row(runs)
 def test_a_run_without_labels_has_no_accuracy(runs):
     labelled, _ = read_runs(runs)
     records = tuple(replace(record, label=None) for record in labelled.records)
-    unlabelled = replace(labelled, records=records, summary=summarize(records))
+    unlabelled = replace(labelled, records=records)
     text = accuracy_table([Certified("a", "net", 0.25, labelled), Certified("b", "net", 0.5, unlabelled)])
     one, other = rows(text, "Certified accuracy")
     assert float(one["0.00"]) > 0

@@ -1,44 +1,23 @@
 """The page in a real browser: charts, filters, sorting, phone width, and nothing that leaves the page."""
 
 import json
-import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from support.browser import needs_browser, wait_for
 
 from ars.bench.report.page import render_page
 from ars.bench.report.runs import read_runs
 from ars.bench.report.strips import Strips
 from ars.bench.report.write import strips_of
 from ars.engine.cli import main as engine
-from ars.engine.records.summary import summarize
 from ars.engine.statistics.certificate import format_radius
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-DRIVER = shutil.which("chromedriver")
-
-pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="Chromium and its driver are not installed")
+pytestmark = needs_browser
 
 EVIL = "<script>window.broken = true</script>"
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    from selenium.webdriver import Chrome, ChromeOptions, ChromeService
-
-    options = ChromeOptions()
-    options.binary_location = CHROMIUM
-    for argument in ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage", "window-size=1200,900"):
-        options.add_argument(f"--{argument}")
-    options.add_argument(f"--user-data-dir={tmp_path_factory.mktemp('profile')}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = Chrome(options, ChromeService(DRIVER))
-    driver.set_page_load_timeout(120)
-    driver.set_script_timeout(60)
-    yield driver
-    driver.quit()
 
 
 @pytest.fixture(scope="module")
@@ -47,19 +26,14 @@ def page(browser, run_folder, tmp_path_factory):
     runs = read_runs([run_folder / "isotropic.sqlite", run_folder / "generated.sqlite"])
     strips = strips_of(runs, [str(run_folder / "data.npz")], [run_folder / "noise.onnx"], None)
     many = tuple(replace(runs[0].records[i % 60], idx=i, draws=100 + i) for i in range(10_000))
-    header = replace(runs[0].header, classes=(EVIL, "b", "c"))
-    runs[0] = replace(runs[0], header=header, records=many, summary=summarize(many), name=EVIL)
+    sampling = replace(runs[0].header.sampling, data_inputs=20_000)
+    header = replace(runs[0].header, classes=(EVIL, "b", "c"), sampling=sampling)
+    runs[0] = replace(runs[0], header=header, records=many, name=EVIL)
     file = tmp_path_factory.mktemp("page") / "report.html"
     file.write_text(render_page(runs, strips), encoding="utf-8")
     browser.get(file.as_uri())
     wait_for(browser, "return document.querySelectorAll('#seconds rect').length > 0")
     return browser
-
-
-def wait_for(browser, script):
-    from selenium.webdriver.support.wait import WebDriverWait
-
-    WebDriverWait(browser, 60).until(lambda driver: driver.execute_script(script))
 
 
 def count(page, selector):
@@ -189,7 +163,7 @@ def test_cards_curves_and_table_follow_the_norm(page):
         return numbers(column(page, 6))
 
     def average():
-        return float(page.execute_script("return document.querySelector('#cards dd').textContent"))
+        return float(page.execute_script("return document.querySelectorAll('#cards dd')[2].textContent"))
 
     own, own_average = radii(), average()
     assert page.execute_script("return document.querySelector('#norm').value") == "l2"
@@ -245,7 +219,7 @@ def show(browser, runs, strips, file):
 
 def with_records(run, change):
     records = tuple(map(change, run.records))
-    return replace(run, records=records, summary=summarize(records))
+    return replace(run, records=records)
 
 
 def test_runs_without_labels_have_a_page_too(browser, run_folder, tmp_path):
@@ -293,7 +267,7 @@ def test_a_run_that_does_not_say_its_scales_has_a_note_instead_of_a_curve(browse
 
 def test_a_table_of_one_page_has_no_buttons_to_turn_it(browser, run_folder, tmp_path):
     (run,) = read_runs([run_folder / "isotropic.sqlite"])
-    few = replace(run, records=run.records[:10], summary=summarize(run.records[:10]))
+    few = replace(run, records=run.records[:10])
     for shown, display in ((few, "none"), (run, "flex")):
         show(browser, [shown], [Strips(())], tmp_path / "page.html")
         assert browser.execute_script("return getComputedStyle(document.getElementById('pages')).display") == display

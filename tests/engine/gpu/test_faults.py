@@ -106,16 +106,16 @@ def test_where_one_of_two_gpus_is_lost_the_other_finishes_what_it_began(machine)
 
 
 def test_too_little_memory_halves_the_batch_says_so_and_goes_on(machine):
-    assert certify("--device", "cpu", "--max", "4", "--out", "expected.sqlite").exit_code == 0
+    assert certify("--device", "cpu", "--limit", "4", "--out", "expected.sqlite").exit_code == 0
     machine.reset(memory=60_000)
-    result = certify("--max", "4", "--batch", "256", engine="model.trt")
+    result = certify("--limit", "4", "--batch", "256", engine="model.trt")
     assert result.exit_code == 0, result.output
     assert "cuda:0 has not enough memory for batches of 256; going on with 128\n" in result.stderr
     used = read_header(Path("run.sqlite")).settings.batch
     assert used in (32, 64, 128)
     assert f"going on with {used}\n" in result.stderr
     assert records() == records("expected.sqlite")
-    again = certify("--max", "8", "--batch", "auto", engine="model.trt")
+    again = certify("--limit", "8", "--batch", "auto", engine="model.trt")
     assert again.exit_code == 0, again.output
     assert "going on" not in again.stderr, "the run keeps the batch that it has"
 

@@ -274,11 +274,11 @@ def test_files_that_have_moved_are_given():
 def test_noise_from_a_manifest_and_from_maps_is_found_again():
     write_manifest()
     base = ["certify", "--engine", "model.onnx", "--data", "data.npz", "--n", "200", "--batch", "64"]
-    assert CliRunner().invoke(main, [*base, "--out", "run.sqlite", "--max", "5"]).exit_code == 0
+    assert CliRunner().invoke(main, [*base, "--out", "run.sqlite", "--limit", "5"]).exit_code == 0
     assert audit().exit_code == 0
     Path("run.sqlite").unlink()
     np.savez("maps.npz", mean=np.zeros((1, 4, 4)), scale=np.full((1, 4, 4), 0.1))
-    given = ["--noise", "maps.npz", "--family", "uniform", "--out", "run.sqlite", "--max", "5"]
+    given = ["--noise", "maps.npz", "--family", "uniform", "--out", "run.sqlite", "--limit", "5"]
     assert CliRunner().invoke(main, [*base, *given]).exit_code == 0
     assert audit().exit_code == 0
     np.savez("maps.npz", mean=np.zeros((1, 4, 4)), scale=np.full((1, 4, 4), 0.11))
@@ -286,7 +286,7 @@ def test_noise_from_a_manifest_and_from_maps_is_found_again():
 
 
 def test_another_machine_part_is_said_and_does_not_fail_a_record_that_holds():
-    certify("--max", "3")
+    certify("--limit", "3")
     with sqlite3.connect("run.sqlite") as database:
         (environment,) = database.execute("SELECT environment FROM run").fetchone()
         older = json.loads(environment) | {"onnxruntime": "1.0", "instructions": "scalar", "precision": "fp16"}
@@ -299,7 +299,7 @@ def test_another_machine_part_is_said_and_does_not_fail_a_record_that_holds():
 
 
 def test_a_store_that_does_not_say_where_things_were_asks_for_them():
-    certify("--max", "3")
+    certify("--limit", "3")
     with sqlite3.connect("run.sqlite") as database:
         database.execute("UPDATE run SET environment = '{}'")
     database.close()
@@ -309,7 +309,7 @@ def test_a_store_that_does_not_say_where_things_were_asks_for_them():
 
 
 def test_a_model_that_is_another_file_altogether_is_named():
-    certify("--max", "3")
+    certify("--limit", "3")
     models.linear(Path("other.onnx"), seed=5)
     assert "it is not the model of the run" in refused(audit("--engine", "other.onnx"), status=1).stdout
 

@@ -17,7 +17,8 @@ def test_the_columns_of_the_results_stay_as_they_are():
     """Scripts read them by name, and some by number."""
     names = """idx label predict radius correct time p_a p_b K sigma_min sigma_geomean scope n0 n draws seconds
     selected counts stopping budget looks noise_stream eta dimensions inverse_scale_l1 inverse_scale_l2
-    norm stopped next_radius votes_short volume_radius"""
+    norm stopped next_radius votes_short volume_radius unit
+    alpha two_sided family name seed model_sha256 input_sha256 environment explanation"""
     assert [column.name for column, _ in SHOWN] == names.split()
 
 
@@ -29,7 +30,7 @@ def test_names_are_unique_and_the_key_comes_first():
 
 @pytest.mark.usefixtures("files")
 def test_the_store_has_the_stored_columns_and_the_page_the_reported_ones():
-    certify("--max", "2")
+    certify("--limit", "2")
     database = sqlite3.connect("run.sqlite")
     found = database.execute("SELECT name, type FROM pragma_table_info('certificates')").fetchall()
     database.close()
@@ -44,7 +45,7 @@ def test_the_store_has_the_stored_columns_and_the_page_the_reported_ones():
 
 @pytest.mark.usefixtures("files")
 def test_a_column_that_a_store_lacks_has_its_default_and_the_run_is_not_resumed():
-    certify("--max", "2")
+    certify("--limit", "2")
     expected = records()
     database = sqlite3.connect("run.sqlite")
     with database:

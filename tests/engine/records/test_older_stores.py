@@ -63,7 +63,8 @@ def _without_new_columns(text):
     dimensions of their inputs."""
     head, *rows = text.splitlines()
     new = "\tnoise_stream\teta\tdimensions\tinverse_scale_l1\tinverse_scale_l2\tnorm\tstopped\tnext_radius\tvotes_short"
-    new += "\tvolume_radius"
+    new += "\tvolume_radius\tunit"
+    new += "\talpha\ttwo_sided\tfamily\tname\tseed\tmodel_sha256\tinput_sha256\tenvironment\texplanation"
     assert head.endswith(new)
     assert all("\t1\t0.0\t\t\t\tl" in row for row in rows)
     return [line.rsplit("\t", new.count("\t"))[0] for line in (head, *rows)]

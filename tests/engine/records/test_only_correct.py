@@ -121,7 +121,7 @@ def test_another_selected_class_is_found_by_drawing_again():
 
 
 def test_it_is_a_setting_of_the_run():
-    certify("--only-correct", "--max", "5")
+    certify("--only-correct", "--limit", "5")
     assert read_header(Path("run.sqlite")).settings.only_correct
     refused(
         certify(), "run.sqlite: it holds a run with --only-correct; choose another store, or give the same settings"

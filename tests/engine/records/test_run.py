@@ -53,7 +53,7 @@ def test_it_makes_the_store_of_the_command():
 
 def test_it_resumes_and_says_so():
     progress = Noted()
-    run(ars.Inputs("data.npz", most=10), store="run.sqlite")
+    run(ars.Inputs("data.npz", limit=10), store="run.sqlite")
     result = run(store="run.sqlite", progress=progress)
     assert progress.starts == [(Path("run.sqlite"), 64, PLAN, 10, 30)]
     assert sorted(progress.ids) == list(range(10, 40))
@@ -64,7 +64,7 @@ def test_it_resumes_and_says_so():
 
 
 def test_a_resumed_run_keeps_the_batch_of_its_store_and_another_is_refused():
-    run(ars.Inputs("data.npz", most=2), store="run.sqlite", batch=32)
+    run(ars.Inputs("data.npz", limit=2), store="run.sqlite", batch=32)
     assert run(store="run.sqlite", batch=None).batch == 32
     with pytest.raises(StoreError, match="it holds a run with batch = 32, and this one has 16; choose another store"):
         run(store="run.sqlite", batch=16)
@@ -74,7 +74,7 @@ def test_a_resumed_run_keeps_the_batch_of_its_store_and_another_is_refused():
 
 def test_one_classifier_certifies_several_runs_with_batches_of_their_own():
     for name, batch in (("a.sqlite", 16), ("b.sqlite", 32)):
-        run(ars.Inputs("data.npz", most=2), store=name, batch=batch)
+        run(ars.Inputs("data.npz", limit=2), store=name, batch=batch)
     with ars.load("model.onnx", sigma=0.1) as classifier:
         batches = [ars.certify_run(classifier, "data.npz", PLAN, store=f"{name}.sqlite").batch for name in "ab"]
         assert batches == [16, 32]
@@ -82,8 +82,8 @@ def test_one_classifier_certifies_several_runs_with_batches_of_their_own():
     assert records("a.sqlite") == records("b.sqlite")
 
 
-def test_the_store_is_named_after_model_and_data():
-    assert run(Path("data.npz")).store == Path("model.onnx.data.npz.sqlite")
+def test_the_store_is_named_after_model_data_and_noise():
+    assert run(Path("data.npz")).store == Path("model.onnx.data.npz.gaussian-0.1.sqlite")
     with pytest.raises(StoreError, match="no such folder"):
         run(store="no/run.sqlite")
 

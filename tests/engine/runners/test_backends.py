@@ -114,7 +114,7 @@ def test_an_entry_point_that_is_broken_says_so_when_it_is_used_and_harms_no_othe
     installed("broken", source, value, module="broken")
     weights(Path("model.fast"))
     for engine in ("model.onnx", "model.fast"):
-        result = certify("--max", "1", "--out", f"{engine}.sqlite", engine=engine)
+        result = certify("--limit", "1", "--out", f"{engine}.sqlite", engine=engine)
         assert result.exit_code == 0, result.output
     refused(certify("--backend", "broken"), said)
     listed = CliRunner().invoke(main, ["devices"]).stdout

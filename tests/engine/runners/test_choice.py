@@ -40,12 +40,12 @@ def test_every_backend_gives_the_same_counts_for_a_float_model():
 
 def test_float_goes_to_onnxruntime_and_int8_to_openvino_and_the_user_hears_why():
     models.quantised(Path("model.int8.onnx"))
-    assert "backend onnxruntime: no other runs FP32" in certify("--max", "1").stderr
-    told = certify("--max", "1", "--out", "int8.sqlite", engine="model.int8.onnx")
+    assert "backend onnxruntime: no other runs FP32" in certify("--limit", "1").stderr
+    told = certify("--limit", "1", "--out", "int8.sqlite", engine="model.int8.onnx")
     assert "backend openvino: INT8 runs about twice as fast there\n" in told.stderr
-    quiet = certify("--max", "2", "--out", "int8.sqlite", "--quiet", engine="model.int8.onnx")
+    quiet = certify("--limit", "2", "--out", "int8.sqlite", "--quiet", engine="model.int8.onnx")
     assert quiet.stderr == ""
-    asked = certify("--max", "1", "--out", "asked.sqlite", "--backend", "onnxruntime", engine="model.int8.onnx")
+    asked = certify("--limit", "1", "--out", "asked.sqlite", "--backend", "onnxruntime", engine="model.int8.onnx")
     assert "backend" not in asked.stderr
     assert records("asked.sqlite")[0][0] == 0
 
@@ -60,7 +60,7 @@ def test_the_manifest_says_the_precision():
 def test_without_openvino_int8_runs_on_onnxruntime_with_advice(monkeypatch):
     hide(monkeypatch, "openvino")
     models.quantised(Path("model.int8.onnx"))
-    told = certify("--max", "1", engine="model.int8.onnx")
+    told = certify("--limit", "1", engine="model.int8.onnx")
     assert told.exit_code == 0, told.output
     assert "openvino is not installed; run `pip install 'ars-certify[openvino]'`" in told.stderr
     refused(certify("--backend", "openvino"), "openvino is not installed; run `pip install 'ars-certify[openvino]'`")
@@ -70,7 +70,7 @@ def test_without_onnxruntime_openvino_runs_classifiers_and_generators(monkeypatc
     hide(monkeypatch, "onnxruntime")
     models.generator(Path("noise.onnx"), floor=0.05)
     given = ["certify", "--engine", "model.onnx", "--data", "data.npz", "--noise", "noise.onnx", "--n", "100"]
-    result = CliRunner().invoke(main, [*given, "--batch", "64", "--max", "2"])
+    result = CliRunner().invoke(main, [*given, "--batch", "64", "--limit", "2"])
     assert result.exit_code == 0, result.output
     assert "backend openvino: onnxruntime is not installed" in result.stderr
 
@@ -122,6 +122,6 @@ def test_stores_of_the_files_of_a_model_have_names_of_their_own():
     models.quantised(Path("model.int8.onnx"))
     for engine in ("model.onnx", "model.int8.onnx"):
         given = ["certify", "--engine", engine, "--data", "data.npz", "--sigma", "0.1", "--n", "100", "--batch", "64"]
-        assert CliRunner().invoke(main, [*given, "--max", "1"]).exit_code == 0
-        store = f"{engine}.data.npz.sqlite"
+        assert CliRunner().invoke(main, [*given, "--limit", "1"]).exit_code == 0
+        store = f"{engine}.data.npz.gaussian-0.1.sqlite"
         assert json.loads(CliRunner().invoke(main, ["inspect", store, "--json"]).stdout)["certified"] == 1

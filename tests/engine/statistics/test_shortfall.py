@@ -74,7 +74,11 @@ def test_that_many_votes_certify_the_next_radius_and_one_fewer_does_not(family, 
 def test_an_abstention_lacks_votes_for_a_radius_above_0():
     found = find_shortfall(certify([4900, 5100, 0], plan := Plan(n=10_000)), plan, radii_of(plan))
     assert (found.stopped, found.next_radius) == (Stop.ALL_DRAWS, 0)
-    said = f"It took all 10,000 draws. {found.votes_short} more votes of 10,000 would have certified a radius above 0."
+    said = (
+        "It abstains: 4,900 of 10,000 votes for its class and 5,100 for the next answer do not prove that its class is "
+    )
+    said += f"the most likely answer. It took all 10,000 draws. {found.votes_short} more votes of 10,000 would have "
+    said += "certified a radius above 0."
     assert found.explanation == said
 
 

@@ -1,0 +1,55 @@
+// The index of a folder of runs: a table to search, and the comparison of two runs that are chosen.
+const DATA = JSON.parse(byId("data").textContent);
+const boxes = DATA.runs.map((run) => element("input", { type: "checkbox", "aria-label": `compare ${run.name}`, onchange: () => choose() }));
+
+const cells = DATA.runs.map((run, number) => [boxes[number],
+  element("a", { href: run.page }, run.name), run.model, run.data, run.noise, run.sigma, run.scope, run.n, run.inputs,
+  ...DATA.radii.map((_, i) => [run.shares[i] || "–", element("small", {}, run.intervals[i] || "")]), run.acr]);
+const heads = ["compare", "run", "model", "data", "noise", "σ", "scope", "n", "inputs", ...DATA.radii.map((radius) => "at " + radius), "ACR"];
+const rows = cells.map((row) => element("tr", {}, row.map((content, i) => i === 1 ? element("th", { scope: "row" }, content) : element("td", {}, content))));
+byId("table").append(element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of runs" },
+  element("table", {}, element("caption", {}, "Runs"), element("thead", {}, element("tr", {}, heads.map((head) => element("th", { scope: "col" }, head)))), element("tbody", {}, rows))));
+
+const texts = DATA.runs.map((run) => [run.name, run.model, run.data, run.noise, run.sigma, run.scope, run.n, ...run.notes].join(" ").toLowerCase());
+function search() {
+  const words = byId("search").value.toLowerCase().split(/\s+/).filter(Boolean);
+  let shown = 0;
+  rows.forEach((row, number) => { row.hidden = !words.every((word) => texts[number].includes(word)); shown += row.hidden ? 0 : 1; });
+  byId("status").textContent = `${whole(shown)} of ${whole(rows.length)} runs`;
+}
+
+// A pair is kept in the address, so that a comparison can be linked to.
+function choose() {
+  const chosen = boxes.flatMap((box, number) => box.checked ? [number] : []);
+  for (const [number, box] of boxes.entries()) box.disabled = chosen.length === 2 && !chosen.includes(number);
+  history.replaceState(null, "", chosen.length === 2 ? "#" + chosen.join(",") : location.pathname);
+  show(chosen);
+}
+
+function show(chosen) {
+  if (chosen.length !== 2) {
+    byId("compare").replaceChildren(element("p", { class: "note" }, "Choose two runs in the table."));
+    return;
+  }
+  const [first, second] = chosen.map((number) => DATA.runs[number]), found = DATA.pairs[chosen.join(",")];
+  if (found.refused) {
+    byId("compare").replaceChildren(element("p", { class: "note" }, found.refused));
+    return;
+  }
+  const columns = ["radius", first.name, second.name, "difference", "95 % interval", "gained", "lost", "p"];
+  byId("compare").replaceChildren(element("p", { class: "lead" }, found.verdict),
+    table(`Certified accuracy in percent, ${first.name} and ${second.name}`, columns, found.rows),
+    element("p", { class: "fine" }, "p is that of McNemar’s exact test, adjusted for the number of radii. ", found.settings.length ? "What differs: " + found.settings.join("; ") : "No setting differs."));
+}
+
+function open() {
+  const chosen = location.hash.slice(1).split(",").map(Number).filter((number) => Number.isInteger(number) && boxes[number]);
+  if (location.hash && chosen.length === 2) for (const number of chosen) boxes[number].checked = true;
+  choose();
+}
+
+byId("search").addEventListener("input", search);
+byId("filters").addEventListener("submit", (event) => event.preventDefault());
+search();
+open();
+byId("made").textContent = `Made by ARS ${DATA.version} on ${DATA.made}. The index needs no network, and the pages of the runs lie beside it.`;

@@ -1,0 +1,93 @@
+"""A folder of runs as a site: a page for each run, and an index that can be searched and that compares any two."""
+
+import datetime
+from collections.abc import Sequence
+from itertools import combinations
+from pathlib import Path
+
+from ars.bench.report.page import render_page, render_template
+from ars.bench.report.runs import read_runs
+from ars.bench.report.write import strips_of
+from ars.distribution import VERSION
+from ars.engine.decisions.comparison import compare_runs
+from ars.engine.decisions.overview import Overview, find_radii, overview
+from ars.engine.decisions.show import percent, show_interval
+from ars.engine.records.stored_run import Run
+from ars.engine.statistics.certificate import format_radius
+from ars.errors import FileError, StoreError
+from ars.output import make_folder, open_output
+
+__all__ = ["write_site"]
+
+
+def write_site(folder: Path, site: Path) -> list[Run]:
+    """Write the pages of all run stores in a folder and its subfolders into another folder, with an index.html."""
+    paths = sorted(folder.rglob("*.sqlite"))
+    if not paths:
+        raise FileError(folder, "it has no run stores (*.sqlite)", "give a folder with stores of `ars-engine certify`")
+    make_folder(site, "--output")
+    runs = read_runs(paths)
+    pages = _name_pages(folder, runs)
+    for run, page in zip(runs, pages, strict=True):
+        with open_output(site / page) as file:
+            file.write(render_page([run], strips_of([run], [], [], None)))
+    with open_output(site / "index.html") as file:
+        file.write(_render_index(folder, runs, pages))
+    return runs
+
+
+def _name_pages(folder: Path, runs: Sequence[Run]) -> list[str]:
+    """A file name for each page: the path of the store in the folder, in one word."""
+    names = ["-".join(run.path.relative_to(folder).with_suffix("").parts) for run in runs]
+    return [f"{name if names.count(name) == 1 else f'{name}-{number}'}.run.html" for number, name in enumerate(names)]
+
+
+def _render_index(folder: Path, runs: Sequence[Run], pages: Sequence[str]) -> str:
+    radii = find_radii(runs)
+    overviews = [overview(run, radii) for run in runs]
+    content = {
+        "version": VERSION,
+        "made": datetime.datetime.now().astimezone().strftime("%Y-%m-%d %H:%M"),
+        "radii": [f"{radius:g}" for radius in radii],
+        "runs": [_row(one, page) for one, page in zip(overviews, pages, strict=True)],
+        "pairs": _pairs(runs, radii),
+    }
+    title = f"Runs in {folder.absolute().name}"
+    return render_template("index.html", ("elements.js", "index.js"), title, content)
+
+
+def _row(one: Overview, page: str) -> dict[str, object]:
+    return {
+        "name": one.name,
+        "page": page,
+        "model": Path(one.model).name if one.model else "",
+        "data": one.data or "",
+        "noise": f"{one.family} {one.kind}",
+        "sigma": f"{one.sigma:.4g}",
+        "scope": one.scope,
+        "n": f"{one.n:,}",
+        "inputs": f"{one.inputs:,}" + ("" if one.population in (None, one.inputs) else f" of {one.population:,}"),
+        "norm": one.norm,
+        "shares": [percent(found.share) for found in one.accuracies],
+        "intervals": ["exact" if one.exact else show_interval(found.interval) for found in one.accuracies],
+        "acr": ("≥ " if one.at_least else "") + format_radius(one.acr) if one.labelled else "–",
+        "notes": list(one.notes),
+    }
+
+
+def _pairs(runs: Sequence[Run], radii: Sequence[float]) -> dict[str, object]:
+    """The comparison of each two runs, by their numbers; for those that cannot be compared, the reason."""
+    pairs: dict[str, object] = {}
+    for first, second in combinations(range(len(runs)), 2):
+        try:
+            found = compare_runs(runs[first], runs[second], radii)
+        except StoreError as error:
+            pairs[f"{first},{second}"] = {"refused": str(error)}
+            continue
+        settings = [f"{name}: {one}, then {other}" for name, one, other in found.settings]
+        pairs[f"{first},{second}"] = {
+            "verdict": found.verdict,
+            "rows": [pair.cells for pair in found.pairs],
+            "settings": settings,
+        }
+    return pairs

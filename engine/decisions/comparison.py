@@ -1,0 +1,165 @@
+"""Two runs compared on the inputs that both certified: is the second better, worse, or not distinguishable?
+
+The comparison is paired. At each radius, an input counts as gained if only the second run certifies it for its label,
+and as lost if only the first does. Whether gains and losses are equally likely is McNemar's question. The p-values of
+several radii are adjusted by Holm's method, so the verdict is wrong with a probability of at most 1 - LEVEL.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ars.engine.decisions.show import percent
+from ars.engine.records.record import Record
+from ars.engine.records.settings import Difference, differences
+from ars.engine.records.stored_run import Run
+from ars.engine.statistics.accuracy import LEVEL, Interval, difference_interval, mcnemar
+from ars.errors import StoreError
+
+__all__ = ["Comparison", "Pairs", "compare_runs"]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The common inputs at one radius."""
+
+    radius: float
+    first: float
+    second: float
+    """Certified accuracy of both runs, on the common inputs."""
+    gained: int
+    lost: int
+    difference: Interval
+    p: float
+    adjusted_p: float
+
+    @property
+    def cells(self) -> list[str]:
+        """A row of a table: radius, both accuracies, their difference and its interval, gained, lost, p."""
+        return [
+            f"{self.radius:g}",
+            percent(self.first),
+            percent(self.second),
+            f"{100 * (self.second - self.first):+.1f}",
+            f"{100 * self.difference.low:+.1f} to {100 * self.difference.high:+.1f}",
+            f"{self.gained:,}",
+            f"{self.lost:,}",
+            f"{self.adjusted_p:.2g}",
+        ]
+
+    @property
+    def verdict(self) -> str:
+        if self.adjusted_p > 1 - LEVEL:
+            return "not distinguishable"
+        return "better" if self.gained > self.lost else "worse"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    first: str
+    second: str
+    inputs: int
+    """Labelled inputs that both have."""
+    only_first: int
+    only_second: int
+    pairs: tuple[Pairs, ...]
+    changed: tuple[int, ...]
+    """The inputs with another answer in the second run, abstentions included."""
+    settings: tuple[Difference, ...]
+    """The settings that differ."""
+
+    @property
+    def verdict(self) -> str:
+        """The answer in one sentence."""
+        radii = {
+            kind: [f"{pair.radius:g}" for pair in self.pairs if pair.verdict == kind] for kind in ("better", "worse")
+        }
+        parts = [f"{kind} than {self.first} at radius {_list(found)}" for kind, found in radii.items() if found]
+        if parts:
+            return f"{self.second} is {' and '.join(parts)}."
+        return f"{self.second} is not distinguishable from {self.first} on these {self.inputs:,} inputs."
+
+
+def _list(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def compare_runs(first: Run, second: Run, radii: Sequence[float]) -> Comparison:
+    """Compare two runs at these radii. Runs over other data or labels, or in other norms, are refused."""
+    _check_alike(first, second)
+    one, other = ({record.idx: record for record in run.records} for run in (first, second))
+    both = sorted(one.keys() & other.keys())
+    if not both:
+        raise StoreError(second.path, f"it has no input of {first.path}", "compare runs of the same inputs")
+    _check_inputs(first, second, [(one[idx], other[idx]) for idx in both])
+    labelled = [(one[idx], other[idx]) for idx in both if one[idx].label is not None]
+    if not labelled:
+        raise StoreError(second.path, "its inputs have no labels", "compare runs over data with labels")
+    found = [_count(labelled, radius) for radius in radii]
+    p = [mcnemar(gained, lost) for _, _, gained, lost in found]
+    number = len(labelled)
+    return Comparison(
+        first=first.name,
+        second=second.name,
+        inputs=number,
+        only_first=len(one) - len(both),
+        only_second=len(other) - len(both),
+        pairs=tuple(
+            Pairs(
+                radius, in_first / number, in_second / number, gained, lost,
+                difference_interval(gained, lost, number), raw, adjusted,
+            )
+            for radius, (in_first, in_second, gained, lost), raw, adjusted in zip(
+                radii, found, p, adjust(p), strict=True
+            )
+        ),
+        changed=tuple(
+            idx for idx in both if one[idx].certificate.predicted != other[idx].certificate.predicted
+        ),
+        settings=tuple(differences(first.header.settings, second.header.settings)),
+    )  # fmt: skip
+
+
+def adjust(p: Sequence[float]) -> list[float]:
+    """The p-values adjusted by Holm's method: if all hypotheses are rejected whose adjusted value is at most alpha, a
+    true one is among them with a probability of at most alpha."""
+    adjusted, largest = [0.0] * len(p), 0.0
+    for rank, place in enumerate(sorted(range(len(p)), key=p.__getitem__)):
+        largest = max(largest, min(1.0, (len(p) - rank) * p[place]))
+        adjusted[place] = largest
+    return adjusted
+
+
+def _count(pairs: Sequence[tuple[Record, Record]], radius: float) -> tuple[int, int, int, int]:
+    """How many inputs the first and the second run certify at a radius, and how many are gained and lost."""
+
+    def certified(record: Record) -> bool:
+        return record.correct is True and record.certificate.radius >= radius
+
+    found = [(certified(one), certified(other)) for one, other in pairs]
+    first, second = sum(one for one, _ in found), sum(other for _, other in found)
+    gained = sum(other and not one for one, other in found)
+    return first, second, gained, first - (second - gained)
+
+
+def _check_alike(first: Run, second: Run) -> None:
+    if first.norm != second.norm:
+        problem = f"its radii are in {second.norm}, and those of {first.path} in {first.norm}"
+        raise StoreError(second.path, problem, "compare runs of noise families with the same norm")
+    one, other = first.header, second.header
+    if one.settings.data != other.settings.data:
+        problem = (
+            f"its data is {other.origin.data_name or 'unknown'} (SHA-256 {other.settings.data[:12]}...), and that of "
+            f"{first.path} is {one.origin.data_name or 'unknown'} ({one.settings.data[:12]}...)"
+        )
+        raise StoreError(second.path, problem, "compare runs over the same data")
+
+
+def _check_inputs(first: Run, second: Run, pairs: Sequence[tuple[Record, Record]]) -> None:
+    """Folders of images are compared by names and sizes alone; the inputs have hashes of their own."""
+    for one, other in pairs:
+        if one.input_sha256 != other.input_sha256:
+            problem = f"its input {one.idx} has other values than in {first.path}"
+            raise StoreError(second.path, problem, "compare runs over the same data, read in the same size")
+        if one.label != other.label:
+            problem = f"its input {one.idx} has the label {other.label}, and {one.label} in {first.path}"
+            raise StoreError(second.path, problem, "compare runs over the same labels")

@@ -1,0 +1,246 @@
+"""The summary of runs as text, JSON, CSV, Markdown or LaTeX."""
+
+import csv
+import dataclasses
+import io
+import json
+from collections.abc import Callable, Sequence
+
+from ars.engine.decisions.overview import Best, Overview, describe_level
+from ars.engine.statistics.accuracy import LEVEL, Interval
+from ars.engine.statistics.certificate import format_radius
+from ars.noise import GAUSSIAN
+
+__all__ = ["FORMATS", "align", "percent", "show_interval"]
+
+Table = tuple[list[str], list[list[str]]]
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.1f}"
+
+
+def show_interval(interval: Interval) -> str:
+    return f"{percent(interval.low)}–{percent(interval.high)}"
+
+
+def align(rows: Sequence[Sequence[str]]) -> str:
+    """The rows as lines with aligned columns: the first to the left, the others to the right."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = (
+        "  ".join(
+            cell.ljust(width) if i == 0 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    )
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _noise(one: Overview) -> str:
+    return one.kind if one.family == GAUSSIAN.name else f"{one.kind} {one.family}"
+
+
+def _radius(value: float, one: Overview) -> str:
+    return ("≥ " if one.at_least else "") + format_radius(value)
+
+
+def _averages(one: Overview) -> str:
+    return f"{format_radius(one.acr_interval.low)}–{one.acr_interval.high:.3f}"
+
+
+def _heads(overviews: Sequence[Overview]) -> list[str]:
+    radii = next((one.accuracies for one in overviews if one.accuracies), ())
+    return [f"{found.radius:g}" if found.radius != round(found.radius, 2) else f"{found.radius:.2f}" for found in radii]
+
+
+def as_text(overviews: Sequence[Overview], best: Sequence[Best]) -> str:
+    heads = _heads(overviews)
+    norms = " and ".join(sorted({one.norm for one in overviews}))
+    lines = []
+    if heads:
+        rows = [["", "sigma", *heads]]
+        for one in overviews:
+            rows.append(
+                [
+                    one.name,
+                    f"{one.sigma:.4g}",
+                    *([percent(found.share) for found in one.accuracies] or ["–"] * len(heads)),
+                ]
+            )
+            if one.accuracies and not one.exact:
+                rows.append(["", "", *(show_interval(found.interval) for found in one.accuracies)])
+        rows += [["best over sigma", "", *map(percent, one.shares)] for one in best]
+        lines += [f"Certified accuracy in percent, by {norms} radius", align(rows), describe_level(overviews), ""]
+    rows = [["", "inputs", "abstained", "pA quartiles", "ACR", "ACR interval", "draws", "seconds"]]
+    for one in overviews:
+        of = "" if one.population in (None, one.inputs) else f" of {one.population:,}"
+        averages = [_radius(one.acr, one), "exact" if one.exact else _averages(one)] if one.labelled else ["–", "–"]
+        quartiles = " ".join(format_radius(value) for value in one.p_a)
+        rows.append(
+            [
+                one.name,
+                f"{one.inputs:,}{of}",
+                f"{one.abstained:,}",
+                quartiles,
+                *averages,
+                f"{one.draws:,}",
+                f"{one.seconds:.3g}",
+            ]
+        )
+    lines.append(align(rows))
+    for one in overviews:
+        what = f"{one.model or 'a model'} on {one.data or 'its data'}, {_noise(one)} noise, scope {one.scope}"
+        lines.append(f"{one.name}: {what}, n = {one.n:,}, alpha = {one.alpha:g}, {one.stopping} stopping")
+        lines += [f"{one.name}: {note}" for note in one.notes]
+        if not one.labelled:
+            lines.append(f"{one.name}: its inputs have no labels, so there is no accuracy")
+    return "\n".join(lines) + "\n"
+
+
+def as_json(overviews: Sequence[Overview], best: Sequence[Best]) -> str:
+    runs = [dataclasses.asdict(one) for one in overviews]
+    content = {
+        "level": LEVEL,
+        "intervals": describe_level(overviews),
+        "runs": runs,
+        "best_over_sigma": [dataclasses.asdict(one) for one in best],
+    }
+    return json.dumps(content, indent=2) + "\n"
+
+
+def as_csv(overviews: Sequence[Overview], best: Sequence[Best]) -> str:
+    """A row for each run and radius."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    columns = [
+        "name",
+        "model",
+        "data",
+        "family",
+        "kind",
+        "scope",
+        "norm",
+        "sigma",
+        "n",
+        "alpha",
+        "stopping",
+        "inputs",
+        "population",
+        "labelled",
+        "abstained",
+    ]
+    writer.writerow(["run", *columns[1:], "radius", "certified_accuracy", "low", "high", "level"])
+    for one in overviews:
+        facts = [getattr(one, column) for column in columns]
+        for found in one.accuracies:
+            writer.writerow([*facts, found.radius, found.share, *found.interval, LEVEL])
+    for group in best:
+        radii = [found.radius for found in next(one for one in overviews if one.name in group.runs).accuracies]
+        blank = ["best over sigma", *[""] * 5, group.norm, *[""] * (len(columns) - 7)]
+        for radius, share in zip(radii, group.shares, strict=True):
+            writer.writerow([*blank, radius, share, "", "", ""])
+    return text.getvalue()
+
+
+def _table(overviews: Sequence[Overview], best: Sequence[Best], cell: Callable[[str, str | None], str]) -> Table:
+    """A row for each run; `cell` makes one of a number and its interval, both as text."""
+    heads = ["run", "noise", "sigma", "scope", "inputs", *_heads(overviews), "ACR"]
+    rows = []
+    for one in overviews:
+        found = [cell(percent(at.share), None if one.exact else show_interval(at.interval)) for at in one.accuracies]
+        acr = cell(_radius(one.acr, one), None if one.exact else _averages(one)) if one.labelled else "–"
+        rows.append(
+            [
+                one.name,
+                _noise(one),
+                f"{one.sigma:.4g}",
+                one.scope,
+                f"{one.inputs:,}",
+                *(found or ["–"] * (len(heads) - 6)),
+                acr,
+            ]
+        )
+    for group in best:
+        sigmas = ", ".join(f"{sigma:.4g}" for sigma in group.sigmas)
+        rows.append(
+            ["best over sigma", "", sigmas, "", "", *(cell(percent(share), None) for share in group.shares), "–"]
+        )
+    return heads, rows
+
+
+def as_markdown(overviews: Sequence[Overview], best: Sequence[Best]) -> str:
+    heads, rows = _table(
+        overviews, best, lambda number, interval: number if interval is None else f"{number} ({interval})"
+    )
+    lines = [heads, [":---", *["---:"] * (len(heads) - 1)], *rows]
+    table = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return f"{table}\n\n{_caption(overviews)}\n"
+
+
+_LATEX = {
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "–": "--",
+    "≥": r"$\geq$",
+}
+
+
+def _escape(text: str) -> str:
+    return "".join(_LATEX.get(sign, sign) for sign in text)
+
+
+def as_latex(overviews: Sequence[Overview], best: Sequence[Best]) -> str:
+    """A table for \\usepackage{booktabs}. Intervals are small, behind their numbers."""
+    mark, end = "\0", "\1"  # they stand for what must not be escaped
+    heads, rows = _table(
+        overviews, best, lambda number, interval: number if interval is None else f"{number}{mark}{interval}{end}"
+    )
+
+    def line(cells: Sequence[str]) -> str:
+        escaped = " & ".join(map(_escape, cells)).replace(mark, r"\,{\scriptsize(").replace(end, ")}")
+        return f"    {escaped} \\\\"
+
+    body = [line(row) for row in rows[: len(overviews)]]
+    if best:
+        body += [r"    \midrule", *(line(row) for row in rows[len(overviews) :])]
+    return "\n".join(
+        [
+            r"\begin{table}",
+            r"  \centering",
+            f"  \\caption{{{_escape(_caption(overviews))}}}",
+            f"  \\begin{{tabular}}{{l{'r' * (len(heads) - 1)}}}",
+            r"    \toprule",
+            line(heads),
+            r"    \midrule",
+            *body,
+            r"    \bottomrule",
+            r"  \end{tabular}",
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+def _caption(overviews: Sequence[Overview]) -> str:
+    norms = " and ".join(sorted({one.norm for one in overviews}))
+    data = ", ".join(dict.fromkeys(one.data for one in overviews if one.data))
+    more = [f"{one.name}: {note}." for one in overviews for note in one.notes]
+    return " ".join(
+        [
+            f"Certified accuracy in percent by {norms} radius{' on ' + data if data else ''}.",
+            describe_level(overviews),
+            *more,
+        ]
+    )
+
+
+FORMATS: dict[str, Callable[[Sequence[Overview], Sequence[Best]], str]] = {
+    "text": as_text,
+    "json": as_json,
+    "csv": as_csv,
+    "markdown": as_markdown,
+    "latex": as_latex,
+}

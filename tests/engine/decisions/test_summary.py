@@ -1,0 +1,165 @@
+"""`ars-engine summary`: the same numbers in every format, with their intervals."""
+
+import csv
+import io
+import json
+import re
+import shutil
+import sqlite3
+import subprocess
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from support.engine_runs import certify, refused
+
+import ars
+from ars.engine.cli import main
+from ars.engine.decisions.overview import find_best, overview
+from ars.engine.records.stored_run import read_run
+from ars.engine.statistics.accuracy import share_interval
+
+pytestmark = pytest.mark.usefixtures("files")
+
+
+def summary(*arguments):
+    return CliRunner().invoke(main, ["summary", *arguments])
+
+
+@pytest.fixture
+def runs(files):
+    """Two sigmas on 30 of 40 inputs."""
+    for sigma in ("0.1", "0.2"):
+        assert certify("--max", "30", "--sigma", sigma, "--out", f"s{sigma}.sqlite").exit_code == 0
+    return ["s0.1.sqlite", "s0.2.sqlite"]
+
+
+def test_a_part_of_the_inputs_has_intervals_and_all_of_them_are_exact(runs):
+    found = overview(read_run(runs[0]), [0.0, 0.1])
+    expected = [share_interval(round(at.share * 30), 30, 40) for at in found.accuracies]
+    assert [at.interval for at in found.accuracies] == expected
+    assert not found.exact
+    assert found.acr_interval.low < found.acr < found.acr_interval.high
+    certify("--sigma", "0.1", "--out", runs[0])  # the other 10
+    found = overview(read_run(runs[0]), [0.0, 0.1])
+    assert found.exact
+    assert all(at.interval == (at.share, at.share) for at in found.accuracies)
+    assert "no sampling error" in summary(runs[0]).stdout
+
+
+def test_every_format_has_the_same_numbers(runs):
+    arguments = [*runs, "--radii", "0,0.1,0.2", "--format"]
+    content = json.loads(summary(*arguments, "json").stdout)
+    shares = [[at["share"] for at in run["accuracies"]] for run in content["runs"]]
+    best = [max(pair) for pair in zip(*shares, strict=True)]
+    assert content["best_over_sigma"][0]["shares"] == best
+    rows = list(csv.DictReader(io.StringIO(summary(*arguments, "csv").stdout)))
+    assert [float(row["certified_accuracy"]) for row in rows] == [*shares[0], *shares[1], *best]
+    for form in ("text", "markdown", "latex"):
+        text = summary(*arguments, form).stdout
+        line = next(line for line in text.splitlines() if "best over sigma" in line)
+        numbers = [f"{100 * share:.1f}" for share in best]
+        assert re.findall(r"\d+\.\d(?!\d)", line)[-3:] == numbers, form
+
+
+def test_the_best_over_sigma_needs_several_sigmas_of_one_data_set(runs):
+    stored = [read_run(path) for path in runs]
+    found = [overview(run, [0.0]) for run in stored]
+    assert len(find_best(stored, found)) == 1
+    assert find_best(stored[:1], found[:1]) == find_best([stored[0]] * 2, [found[0]] * 2) == []
+
+
+def test_the_latex_table_is_well_formed_and_compiles(runs, tmp_path):
+    shutil.copy(runs[0], "50%_&x.sqlite")
+    text = summary(*runs, "50%_&x.sqlite", "--format", "latex").stdout
+    assert r"50\%\_\&x" in text
+    rows = [line for line in text.splitlines() if line.endswith(r"\\")]
+    columns = len(re.search(r"begin{tabular}{(\w+)}", text)[1])
+    assert {len(re.findall(r"(?<!\\)&", row)) for row in rows} == {columns - 1}
+    assert text.count("{") - text.count(r"\{") == text.count("}") - text.count(r"\}")
+    if (
+        shutil.which("pdflatex")
+        and shutil.which("kpsewhich")
+        and subprocess.run(["kpsewhich", "booktabs.sty"], capture_output=True).stdout
+    ):
+        (tmp_path / "t.tex").write_text(
+            "\\documentclass{article}\\usepackage{booktabs}\\begin{document}" + text + "\\end{document}"
+        )
+        run = subprocess.run(
+            ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"], cwd=tmp_path, capture_output=True
+        )
+        assert run.returncode == 0, run.stdout.decode()[-1000:]
+
+
+def test_an_unfinished_run_is_said_and_not_refused(runs):
+    database = sqlite3.connect(runs[0])
+    with database:
+        database.execute("DELETE FROM certificates WHERE idx >= 12")
+    database.close()
+    assert "the run is not finished: 12 of the 30 inputs asked for are certified" in summary(runs[0]).stdout
+
+
+def test_runs_without_labels_have_no_accuracy(files):
+    x = np.load("data.npz")["x"]
+    np.savez("plain.npz", x=x)
+    certify("--data", "plain.npz", "--max", "5")
+    result = summary("run.sqlite")
+    assert result.exit_code == 0
+    assert "no labels" in result.stdout
+    assert "Certified accuracy" not in result.stdout
+    for form in ("json", "csv", "markdown", "latex"):
+        assert summary("run.sqlite", "--format", form).exit_code == 0
+
+
+def test_inputs_without_labels_beside_others_leave_the_population_unknown(runs):
+    database = sqlite3.connect(runs[0])
+    with database:
+        database.execute("UPDATE certificates SET label = NULL WHERE idx = 0")
+    database.close()
+    found = overview(read_run(runs[0]), [0.0])
+    (at,) = found.accuracies
+    assert at.interval == share_interval(round(at.share * 29), 29)
+    assert "1 inputs have no labels" in summary(runs[0]).stdout
+
+
+def test_a_radius_beyond_reach_is_said(runs):
+    result = summary(runs[0], "--radii", "0,7")
+    assert "no certificate of 200 draws reaches the radius 7: with sigma 0.1 the largest is 0.1" in result.stdout
+
+
+def test_adaptive_averages_are_at_least_so_large(files):
+    certify("--stopping", "adaptive", "--radii", "0,0.1", "--max", "5")
+    assert "≥ " in summary("run.sqlite").stdout
+    assert r"$\geq$" in summary("run.sqlite", "--format", "latex").stdout
+
+
+def test_bad_input_is_refused(runs):
+    refused(summary("nothing.sqlite"), "nothing.sqlite: there is no such file")
+    refused(summary(runs[0], "--radii", "far"), "radii = far")
+    refused(summary(runs[0], "-o", runs[0]), "same file as the input")
+
+
+def test_a_target_stops_when_the_intervals_are_narrow_and_resumes(files):
+    result = certify("--target-width", "0.6", "--target-radii", "0.05", "--seed", "3")
+    assert result.exit_code == 0, result.output
+    number = len(list(ars.read_records("run.sqlite")))
+    assert 1 < number < 40
+    assert f"{number} inputs in random order were enough for intervals of the width 0.6" in result.stdout
+    run = read_run("run.sqlite")
+    assert {record.idx for record in run.records} != set(range(number))
+    found = overview(run, [0.05])
+    assert found.accuracies[0].interval.width <= 0.6
+    assert found.population == 40
+    assert f"{number} inputs in random order" in summary("run.sqlite").stdout
+    again = certify("--target-width", "0.6", "--target-radii", "0.05", "--seed", "3")
+    assert again.exit_code == 0, again.output
+    assert len(list(ars.read_records("run.sqlite"))) == number
+    refused(certify("--target-width", "0.5", "--target-radii", "0.05", "--seed", "3"), "the same --target-width")
+    refused(certify("--seed", "3"), "the same --target-width")
+    refused(certify("--target-radii", "0.05", "--out", "other.sqlite"), "it is for --target-width")
+    refused(certify("--target-width", "2", "--out", "other.sqlite"), "target_width = 2")
+
+
+def test_a_narrow_target_takes_all_inputs(files):
+    certify("--target-width", "0.001", "--target-radii", "0.05")
+    assert overview(read_run("run.sqlite"), [0.05]).exact
