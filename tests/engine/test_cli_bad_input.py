@@ -2,6 +2,7 @@
 
 import signal
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -180,9 +181,13 @@ def test_an_interrupt_while_the_batch_is_measured_ends_with_130():
     assert "Traceback" not in stderr
 
 
-def test_a_tensorrt_engine_needs_a_gpu():
+def test_a_tensorrt_engine_needs_a_gpu(monkeypatch):
     Path("model.trt").write_bytes(b"engine")
-    refused(certify(engine="model.trt"), "pycuda is not installed; run `pip install 'ars-certify[gpu]'`")
+    for name in ("cuda", "cuda.bindings", "pycuda"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for name in ("ars.engine.bindings.cuda_python", "ars.engine.bindings.pycuda"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    refused(certify(engine="model.trt"), "cuda-bindings is not installed; run `pip install 'ars-certify[gpu]'`")
     refused(certify("--device", "cpu", engine="model.trt"), "model.trt: it does not run on cpu; use --device cuda:0")
 
 

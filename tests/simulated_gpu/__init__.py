@@ -53,6 +53,7 @@ def installed(**machine: object) -> Iterator[Machine]:
         _import_onnxruntime_gpu(onnxruntime)
         yield MACHINE
     finally:
+        MACHINE.reset(gpus=0)  # the driver stays loaded, and whoever asks it later is to find no GPU
         for name, module in before.items():
             sys.modules.pop(name, None)
             if module is not None:

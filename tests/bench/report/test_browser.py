@@ -40,11 +40,13 @@ def count(page, selector):
     return page.execute_script("return document.querySelectorAll(arguments[0]).length", selector)
 
 
-def column(page, number):
-    script = (
-        "return [...document.querySelectorAll(`#table tbody td:nth-child(${arguments[0]})`)].map(c => c.textContent)"
-    )
-    return page.execute_script(script, number)
+def column(page, key):
+    """The texts of the column that is sorted by this key."""
+    script = """
+    const heads = [...document.querySelectorAll("#table th")];
+    const place = heads.findIndex(head => head.querySelector(`[data-sort="${arguments[0]}"]`)) + 1;
+    return [...document.querySelectorAll(`#table tbody td:nth-child(${place})`)].map(cell => cell.textContent)"""
+    return page.execute_script(script, key)
 
 
 def numbers(texts):
@@ -76,13 +78,13 @@ def test_columns_sort_by_click_and_by_keyboard(page):
     draws = page.find_element(By.CSS_SELECTOR, "[data-sort=draws]")
     draws.click()
     assert draws.find_element(By.XPATH, "..").get_attribute("aria-sort") == "descending"
-    assert numbers(column(page, 9))[:2] == [10_099, 10_098]
+    assert numbers(column(page, "draws"))[:2] == [10_099, 10_098]
     draws.send_keys(Keys.ENTER)
     assert draws.find_element(By.XPATH, "..").get_attribute("aria-sort") == "ascending"
-    assert numbers(column(page, 9))[0] == 100
+    assert numbers(column(page, "draws"))[0] == 100
     page.find_element(By.CSS_SELECTOR, "[data-sort=idx]").click()
     assert count(page, "#table th[aria-sort]") == 1
-    assert numbers(column(page, 1))[:3] == [0, 0, 1]
+    assert numbers(column(page, "idx"))[:3] == [0, 0, 1]
 
 
 def test_filters_choose_rows_and_say_how_many(page):
@@ -98,17 +100,17 @@ def test_filters_choose_rows_and_say_how_many(page):
     expect("51 to 100 of")
     Select(page.find_element(By.NAME, "outcome")).select_by_value("wrong")
     expect("1 to 50 of")
-    assert set(column(page, 5)) == {"✗ wrong"}
+    assert set(column(page, "outcome")) == {"✗ wrong"}
     Select(page.find_element(By.NAME, "run")).select_by_value("1")
     expect("1 to 5 of 5 certificates, out of 10,060")
-    assert set(column(page, 2)) == {"generated"}
+    assert set(column(page, "run")) == {"generated"}
     page.find_element(By.NAME, "radius").send_keys("99")
     expect("No certificate fits these filters.")
     page.find_element(By.CSS_SELECTOR, "#filters button[type=reset]").click()
     expect("1 to 50 of 10,060 certificates")
     page.find_element(By.NAME, "class").send_keys("9999")
     expect("1 to 1 of 1 ")
-    assert column(page, 1) == ["9,999"]
+    assert column(page, "idx") == ["9,999"]
     page.find_element(By.CSS_SELECTOR, "#filters button[type=reset]").click()
     expect("1 to 50 of 10,060 certificates")
 
@@ -160,7 +162,7 @@ def choose_norm(page, norm):
 
 def test_cards_curves_and_table_follow_the_norm(page):
     def radii():
-        return numbers(column(page, 6))
+        return numbers(column(page, "radius"))
 
     def average():
         return float(page.execute_script("return document.querySelectorAll('#cards dd')[2].textContent"))
@@ -190,7 +192,7 @@ def test_the_rows_and_the_dialog_of_an_input_say_why_it_stopped(page):
     from selenium.webdriver.common.by import By
     from selenium.webdriver.common.keys import Keys
 
-    sentence = column(page, 12)[0]
+    sentence = column(page, "explanation")[0]
     assert sentence.startswith("It took all 500 draws. ")
     page.find_element(By.CSS_SELECTOR, "#table tbody td button").click()
     dialog = page.find_element(By.CSS_SELECTOR, "dialog[open]")
@@ -261,7 +263,7 @@ def test_a_run_that_does_not_say_its_scales_has_a_note_instead_of_a_curve(browse
         browser, "return document.querySelector('#accuracy').textContent.includes('did not keep what radii in ℓ∞')"
     )
     assert count(browser, "#accuracy path.curve") == 0
-    assert set(column(browser, 5)) == {"unknown"}
+    assert set(column(browser, "radius")) == {"unknown"}
     assert browser.get_log("browser") == []
 
 

@@ -102,7 +102,7 @@ def test_two_batches_are_on_the_gpu_before_either_is_waited_for(plan, machine):
 
     machine.before_wait = meet
     assert certify(engine="model.trt").exit_code == 0
-    assert seen[2:] == [2, 2]
+    assert min(seen[2:]) >= 2
 
 
 def moved_for(machine, shape, n):

@@ -86,7 +86,7 @@ def no_batch(path):
         (truncated, "cannot load it"),
         (models.two_inputs, r"it has 2 inputs \(x, y\)"),
         (integer_input, "its input is of int64"),
-        (images_out, r"has the shape \(1, 1, 4, 4\) for a batch of 1; its first output must be logits"),
+        (images_out, r"has the shape \(1, 1, 4, 4\) for a batch of 1; run `ars-export"),
         (lambda p: models.linear(p, classes=1), "it has 1 class; run `ars-export"),
         (no_batch, "export it with a batch axis first"),
     ],

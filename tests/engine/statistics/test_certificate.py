@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from scipy.stats import beta, binom, norm
 from support import simulate
 
-import ars
 from ars.engine.statistics.bounds import bound_at_fixed_n
 from ars.engine.statistics.certificate import ABSTAIN, certify_votes, format_radius, predict_from_votes
 from ars.engine.statistics.looks import Look
@@ -271,14 +270,6 @@ def test_radii_are_printed_with_their_digits():
     assert format_radius(2.0, 2) == "2.00"
     assert format_radius(1e30, 1) == "1000000000000000019884624838656.0"
     assert format_radius(math.inf) == "inf"
-
-
-def test_the_public_names_are_what_they_say():
-    public = """ABSTAIN FAMILIES ArsError Certificate Family Finished Grid Inputs NoiseKind Plan Prediction Record
-    RunProgress RunResult Scope SmoothedClassifier Summary Tolerance __version__ certify_run certify_votes family_named
-    format_radius load predict_from_votes read_records summarize"""
-    assert ars.__all__ == public.split()
-    assert all(hasattr(ars, name) for name in ars.__all__)
 
 
 @pytest.mark.parametrize("shape", [(1,), (3, 1, 1), (3072,)])
