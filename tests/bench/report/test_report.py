@@ -315,3 +315,17 @@ def test_bad_input_is_one_sentence(runs, run_folder, tmp_path, monkeypatch):
     refused(report("empty.sqlite"), "empty.sqlite: it has no certificates yet")
     assert not list(tmp_path.glob("report.html*")), "a page that failed leaves no file"
     assert len(read_runs(runs)[0].records) == 60, "the store is whole"
+
+
+def test_large_images_make_no_large_page(tmp_path, monkeypatch):
+    """Two runs on ten photographs of 224 pixels, whose maps are as large, stay below 1 MB."""
+    monkeypatch.chdir(tmp_path)
+    shape, rng = (3, 224, 224), np.random.default_rng(0)
+    model, noise = models.linear(tmp_path / "model.onnx", shape), models.generator(tmp_path / "noise.onnx", shape)
+    smooth = np.kron(rng.random((10, 3, 28, 28)), np.ones((8, 8))) + rng.normal(0, 0.03, (10, *shape))
+    np.savez("data.npz", x=smooth.clip(0, 1).astype(np.float32), y=np.zeros(10, int))
+    for name, given in (("isotropic", ["--sigma", 0.5]), ("generated", ["--noise", noise])):
+        told = ["--engine", model, "--data", "data.npz", "--n", 100, "--quiet", "--out", f"{name}.sqlite", *given]
+        assert CliRunner().invoke(engine, ["certify", *map(str, told)]).exit_code == 0
+    assert report("isotropic.sqlite", "generated.sqlite", "-o", "page.html").exit_code == 0
+    assert (tmp_path / "page.html").stat().st_size < 1e6
