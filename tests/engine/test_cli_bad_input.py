@@ -185,7 +185,7 @@ def test_a_tensorrt_engine_needs_a_gpu(monkeypatch):
     Path("model.trt").write_bytes(b"engine")
     for name in ("cuda", "cuda.bindings", "pycuda"):
         monkeypatch.setitem(sys.modules, name, None)
-    for name in ("ars.engine.bindings.cuda_python", "ars.engine.bindings.pycuda"):
+    for name in ("ars.engine.gpu", "ars.engine.bindings.cuda_python", "ars.engine.bindings.pycuda"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     refused(certify(engine="model.trt"), "cuda-bindings is not installed; run `pip install 'ars-certify[gpu]'`")
     refused(certify("--device", "cpu", engine="model.trt"), "model.trt: it does not run on cpu; use --device cuda:0")
