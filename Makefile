@@ -4,9 +4,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := $(wildcard engine/native/*.h engine/native/*.cpp engine/native/*.cu)
-CPP := $(NATIVE) $(wildcard $(addprefix tests/engine/native/*.,cpp cu) $(addprefix tests/simulated_gpu/host/*.,h cpp))
+CPP := $(NATIVE) $(wildcard $(addprefix tests/engine/native/*.,cpp cu) $(addprefix tests/simulated_gpu/host/*.,h cpp) tests/fuzz/native.cpp)
 
-.PHONY: demo test test-slow test-gpu-lab check format clean
+.PHONY: chaos demo fuzz test test-slow test-gpu-lab check format clean gpu-report
 
 demo: $(VENV)/installed
 	examples/demo.sh
@@ -26,9 +26,30 @@ test: check
 test-slow: $(VENV)/develop
 	$(BIN)/pytest -m slow
 
+# Mutated files through every reader: 20,000 seeded ones, then guided by coverage, then the native module under
+# sanitizers. It takes minutes; the fuzzers among the slow tests take a quarter of an hour.
+fuzz: $(VENV)/develop
+	$(call install,fuzz)
+	$(BIN)/python tests/fuzz/campaign.py --count 20000
+	$(BIN)/pytest -m slow tests/fuzz -k 'atheris or sanitizers'
+
 # The GPU tests on the real pycuda instead of cuda-python. It is built first, which takes minutes and needs nvcc.
 test-gpu-lab: $(VENV)/develop
 	tests/gpu_lab.sh
+
+# Kill every long command at random moments, and compare what it gives in the end. KILLS and SEED choose how often and when.
+KILLS ?= 300
+SEED ?= 1
+chaos: $(VENV)/develop
+	rm -rf build/chaos
+	$(BIN)/python tests/chaos.py --kills $(KILLS) --seed $(SEED) build/chaos
+
+# For a machine with a GPU: installs ARS with what runs and times it there, checks the GPU, times it against the field's
+# PyTorch loop, and writes gpu-report.json. It needs nvcc and the driver for CUDA 13; docs/gpu.md says more.
+gpu-report:
+	test -x .venv-gpu/bin/python || $(PYTHON) -m venv .venv-gpu
+	.venv-gpu/bin/pip install --quiet '.[gpu,train]'
+	.venv-gpu/bin/ars-bench gpu-report
 
 # mypy does not follow an editable install, so build/tree shows it the folders as the import package.
 check: $(VENV)/develop
@@ -45,7 +66,7 @@ format: $(VENV)/develop
 	$(BIN)/clang-format -i $(CPP)
 
 clean:
-	rm -rf build $(VENV)
+	rm -rf build $(VENV) .venv-gpu
 
 # Install the requirements in pyproject.toml with these extras, at the versions in constraints.txt.
 define install
@@ -68,5 +89,5 @@ $(VENV)/installed: $(VENV)/base CMakeLists.txt $(NATIVE)
 	touch $@
 
 $(VENV)/develop: $(VENV)/installed
-	$(call install,cpu train openvino report rtx parquet pandas dev)
+	$(call install,cpu train openvino report rtx parquet pandas cluster dev)
 	touch $@

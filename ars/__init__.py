@@ -1,33 +1,18 @@
 """ARS: certified robustness of image classifiers by anisotropic randomized smoothing."""
 
-from ars.distribution import VERSION
-from ars.engine.algorithms import Prediction
-from ars.engine.records.inputs import Inputs
-from ars.engine.records.record import Record
-from ars.engine.records.run import RunProgress, RunResult, certify_run
-from ars.engine.records.store import read_records
-from ars.engine.records.stored_run import Run, read_run
-from ars.engine.records.summary import Summary, summarize
-from ars.engine.scheduler import Finished
-from ars.engine.smooth import Smooth
-from ars.engine.smoothed import SmoothedClassifier, load
-from ars.engine.statistics.certificate import (
-    ABSTAIN,
-    Certificate,
-    certify_votes,
-    format_radius,
-    predict_from_votes,
-)
-from ars.engine.statistics.plan import Plan
-from ars.engine.statistics.stopping import Grid, Tolerance
-from ars.errors import ArsError
-from ars.noise import FAMILIES, Family, NoiseKind, Scope, family_named
+# ruff: noqa: F403, F405  # the names are those of ars/public.py
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ars.public import *
 
 __all__ = [
     "ABSTAIN",
     "FAMILIES",
     "ArsError",
     "Certificate",
+    "Cluster",
     "Family",
     "Finished",
     "Grid",
@@ -50,10 +35,19 @@ __all__ = [
     "family_named",
     "format_radius",
     "load",
+    "merge_runs",
     "predict_from_votes",
     "read_records",
     "read_run",
     "summarize",
 ]
 
-__version__ = VERSION
+
+def __getattr__(name: str) -> object:
+    """The public names are loaded when the first of them is used, so that the commands start, and stop, at once."""
+    if name not in __all__:
+        raise AttributeError(f"module 'ars' has no attribute {name!r}")
+    from ars import public
+
+    globals().update({each: getattr(public, each) for each in __all__})
+    return globals()[name]

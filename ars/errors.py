@@ -6,6 +6,7 @@ ArsError
 │   ├── FileError         a file cannot be used; the message names it
 │   │   ├── DataError     a data file
 │   │   ├── ModelError    a model file
+│   │   │   └── NotExportable   a module of this process that does not become ONNX
 │   │   └── StoreError    a run store
 │   ├── MissingPackage    an optional package is missing; the message has the command that installs it
 │   └── UnknownName       a name is not known; the message suggests the nearest one
@@ -22,8 +23,10 @@ import difflib
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from ars.distribution import install_line
+from ars.printable import printable
 
 __all__ = [
     "ArgumentError",
@@ -36,6 +39,7 @@ __all__ = [
     "MissingPackage",
     "ModelError",
     "NativeError",
+    "NotExportable",
     "OutOfMemory",
     "RunError",
     "StoreError",
@@ -44,10 +48,29 @@ __all__ = [
 ]
 
 
+_LONGEST = 1500
+
+
+def _sentence(text: str) -> str:
+    """A message in one line that a terminal can show, whatever the names and values from a file are in it."""
+    shown = printable(text)
+    return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST // 2]} ... {shown[-_LONGEST // 2 :]}"
+
+
 class ArsError(Exception):
     """The base class: `except ArsError` catches every error that ARS raises on purpose."""
 
     exit_status = 1
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors travel between processes as they are; Python would call the class with the message alone."""
+        return _restore, (type(self), self.args, self.__dict__)
+
+
+def _restore(kind: type[ArsError], args: tuple[Any, ...], attributes: dict[str, Any]) -> ArsError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(attributes)
+    return error
 
 
 class InputError(ArsError, ValueError):
@@ -60,7 +83,7 @@ class ArgumentError(InputError):
     """An argument has an invalid value."""
 
     def __init__(self, argument: str, value: object, requirement: str) -> None:
-        super().__init__(f"{argument} = {value} is not valid; {requirement}")
+        super().__init__(_sentence(f"{argument} = {value} is not valid; {requirement}"))
         self.argument = argument
         self.value = value
 
@@ -69,7 +92,8 @@ class FileError(InputError):
     """A file cannot be used."""
 
     def __init__(self, path: Path | str, problem: str, fix: str) -> None:
-        super().__init__(f"{path}: {problem}; {fix}")
+        super().__init__(_sentence(f"{path}: {problem}; {fix}"))
+        self.problem = problem
 
 
 class DataError(FileError):
@@ -78,6 +102,10 @@ class DataError(FileError):
 
 class ModelError(FileError):
     """A model file cannot be used."""
+
+
+class NotExportable(ModelError):
+    """A module of this process cannot become ONNX, or computes something else as ONNX. Torch may still run it."""
 
 
 class StoreError(FileError):
@@ -98,7 +126,7 @@ class UnknownName(InputError):
         known = list(known)
         near = difflib.get_close_matches(str(name).lower(), known, n=1, cutoff=0.5)
         advice = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(known)}"
-        super().__init__(f"unknown {what} {name!r}; {advice}")
+        super().__init__(_sentence(f"unknown {what} {name!r}; {advice}"))
 
 
 class RunError(ArsError):

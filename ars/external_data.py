@@ -31,6 +31,8 @@ from ars.data.pixels import file_sha256
 from ars.errors import ModelError, one_line
 from ars.onnx_proto import parse_onnx
 from ars.random_nodes import refuse_random_nodes
+from ars.regular import check_regular
+from ars.trial import try_model
 
 __all__ = ["ENGINE_SUFFIXES", "TORCH_SUFFIXES", "ExternalFile", "HashedModel", "ModelHash", "hash_model"]
 
@@ -67,6 +69,7 @@ def hash_model(path: Path) -> ModelHash:
 
     Raises a ModelError that names the file if an external file is missing, too short, or outside the model's folder.
     """
+    check_regular(path, ModelError)
     if path.suffix in _WITHOUT_EXTERNAL_DATA:
         return ModelHash(file_sha256(path))
     content = path.read_bytes()
@@ -82,6 +85,7 @@ class HashedModel:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        check_regular(path, ModelError)
         self.content = path.read_bytes()
         """The content of the model file itself."""
         self.close: Callable[[], object] = lambda: None
@@ -112,13 +116,21 @@ class HashedModel:
         with self._copy.open("xb") as file:
             file.write(self.content)
 
-    def onnx_source(self) -> bytes | Path:
+    def onnx_source(self, library: str | None = None) -> bytes | Path:
         """What a library that reads ONNX may load: the content, if it cannot name other files, or the copy of the model
-        file, which lies beside the copies of its external files. A model that draws random numbers is refused."""
+        file, which lies beside the copies of its external files.
+
+        A model that draws random numbers is refused, and so is one that fails its trial (`ars.trial`): with the library
+        of this name, onnxruntime or openvino, on the CPU; without a name, only its structure is checked.
+        """
         if self._names_files and self._copy is None:
             raise ModelError(self.path, "it is not an ONNX model", "export it again")
-        refuse_random_nodes(self.path, self.content)
-        return self._copy or self.content
+        source, size = self._copy or self.content, len(self.content)
+        if self._copy is not None:
+            size += sum((self._copy.parent / file.path).stat().st_size for file in self.hash.external)
+        refuse_random_nodes(self.path, self.content)  # first: it says more than a library that cannot load the node
+        try_model(self.path, self.hash.sha256, source, size, library)
+        return source
 
 
 def _may_name_files(content: bytes) -> bool:

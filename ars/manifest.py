@@ -2,13 +2,19 @@
 
 import dataclasses
 import json
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ars.errors import ArsError, ModelError
+from ars.checks import check_types, real_number
+from ars.data.memory import LARGEST_INPUT
+from ars.errors import ArgumentError, ArsError, ModelError, UnknownName, one_line
 from ars.external_data import ExternalFile, hash_model
 from ars.noise import NoiseKind, family_named
+from ars.plain_json import parse_json
+from ars.regular import check_regular
+from ars.switch import finish_switch
 
 __all__ = [
     "FORMAT",
@@ -88,6 +94,8 @@ class ModelFile:
     build: EngineBuild | None = None
     external: tuple[ExternalFile, ...] = ()
     """The files that hold its weights, if they are not in the file itself."""
+    given: bool = False
+    """Whether it is the user's own file, which no export removes."""
 
     def __post_init__(self) -> None:
         for name, value, known in (("role", self.role, ROLES), ("precision", self.precision, PRECISIONS)):
@@ -121,35 +129,42 @@ class Manifest:
     def write(self, path: Path) -> None:
         data = dataclasses.asdict(self)
         for file in data["files"]:
-            if not file["external"]:
-                del file["external"]
-        path.write_text(json.dumps(data, indent=2) + "\n")
+            for name in ("external", "given"):  # older versions know neither
+                if not file[name]:
+                    del file[name]
+        path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
 
     @classmethod
     def read(cls, path: Path) -> "Manifest":
+        finish_switch(path)
+        check_regular(path, ModelError)
         try:
-            data: dict[str, Any] = json.loads(path.read_text())
+            data: dict[str, Any] = parse_json(path.read_bytes())
             if data["format"] != FORMAT:
                 fix = "export the model again, or update ARS"
                 raise ModelError(path, f"its format is {data['format']}, but this version reads {FORMAT}", fix)
             noise = data["noise"]
             family_named(noise["family"])
             low, high = data.get("range", cls.range)
-            return cls(
-                shape=tuple(int(side) for side in data["shape"]),
-                classes=tuple(str(name) for name in data["classes"]),
-                noise=NoiseSettings(noise["family"], NoiseKind(noise["kind"]), float(noise["sigma0"])),
+            read = cls(
+                shape=tuple(data["shape"]),
+                classes=tuple(data["classes"]),
+                noise=NoiseSettings(noise["family"], NoiseKind(noise["kind"]), _positive("sigma0", noise["sigma0"])),
                 files=tuple(_read_file(file) for file in data["files"]),
-                dtype=str(data.get("dtype", cls.dtype)),
-                range=(float(low), float(high)),
+                dtype=data.get("dtype", cls.dtype),
+                range=(_finite("range", low), _finite("range", high)),
                 training=dict(data.get("training", {})),
             )
-        except ArsError:
+            check_types(read)
+            if any(side < 1 for side in read.shape) or math.prod(read.shape) > LARGEST_INPUT:
+                raise ValueError(f"its shape is {read.shape}")
+            return read
+        except (ModelError, UnknownName):
             raise
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-            raise ModelError(
-                path, f"it is not a manifest ({error!r})", "export the model again, or move it away"
-            ) from error
+        except (OSError, ArsError, ValueError, TypeError, KeyError, AttributeError) as error:
+            reason = repr(error) if isinstance(error, KeyError) else str(error)
+            fix = "export the model again, or move it away"
+            raise ModelError(path, f"it is not a manifest ({one_line(reason)})", fix) from error
 
     def check(self, path: Path, sha256: str, shape: tuple[int | None, ...], classes: int) -> None:
         """Reject a loaded classifier whose hash, shape or number of classes is not that of the manifest.
@@ -178,22 +193,46 @@ class Manifest:
 
 
 def manifest_beside(engine: Path) -> Manifest | None:
-    """The manifest in the folder of this file, if there is one. It must list the file with its hash.
+    """The manifest in the folder of this file, if there is one. It must list the file with its hash."""
+    path = manifest_path(engine)
+    if path is None:
+        return None
+    manifest = Manifest.read(path)
+    file = manifest.entry(engine.name)
+    if file is not None:
+        _checked(engine, file)
+    return manifest
 
-    The manifest of a.b.onnx is a.b.json or a.json.
-    """
+
+def manifest_path(engine: Path) -> Path | None:
+    """The file of the manifest of a model, if there is one. The manifest of a.b.onnx is a.b.json or a.json."""
     parts = engine.name.split(".")
     stems = [".".join(parts[:end]) for end in range(len(parts) - 1, 0, -1)]
-    found = [path for path in (engine.with_name(f"{stem}.json") for stem in stems) if path.exists()]
+    possible = [engine.with_name(f"{stem}.json") for stem in stems]
+    for path in possible:
+        finish_switch(path)
+    found = [path for path in possible if path.exists()]
     for path in found:
-        manifest = Manifest.read(path)
-        file = manifest.entry(engine.name)
-        if file is not None:
-            _checked(engine, file)
-            return manifest
+        if Manifest.read(path).entry(engine.name) is not None:
+            return path
     if not found:
         return None
     raise ModelError(found[0], f"it does not list {engine.name}", "export the model again, or move the manifest away")
+
+
+def _finite(name: str, value: object) -> float:
+    requirement = "it must be finite"
+    number = real_number(name, value, requirement)
+    if not math.isfinite(number):
+        raise ArgumentError(name, number, requirement)
+    return number
+
+
+def _positive(name: str, value: object) -> float:
+    number = _finite(name, value)
+    if number <= 0:
+        raise ArgumentError(name, number, "it must be positive")
+    return number
 
 
 def _read_file(data: dict[str, Any]) -> ModelFile:

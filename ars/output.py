@@ -1,22 +1,47 @@
 """The files that a command writes. They are opened before the work starts, so that a bad path fails at once."""
 
+import io
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TextIO
 
 from ars.errors import ArgumentError, FileError
+from ars.temporaries import sync, temporary_file
 
 __all__ = ["is_stdout", "make_folder", "open_output", "refuse_inputs", "refuse_shared", "replacing"]
 
 
+# What SQLite keeps beside a store: its latest commits among them.
+_SIDE_FILES = ("-wal", "-shm", "-journal")
+# What the data in a folder is made of. Other files in such a folder may be outputs of earlier commands.
+_DATA_SUFFIXES = (".png", ".jpg", ".jpeg", ".npz", ".npy", ".parquet", ".bin", ".gz", ".csv", ".zip", ".tar", "")
+
+
 def refuse_inputs(output: Path, inputs: Iterable[Path | str]) -> None:
-    """Reject an output that would overwrite one of the inputs."""
+    """Reject an output that would overwrite one of the inputs, whatever the two are called: a file, a file of a folder
+    of data, or a file that belongs to a store. An input may also be named as data is, with a part: images.npz:x."""
+    if is_stdout(output):
+        return
     for given in inputs:
-        if os.path.exists(output) and os.path.exists(given) and os.path.samefile(output, given):
-            raise ArgumentError("output", output, f"it is the same file as the input {given}; choose another one")
+        whole = str(given) if os.path.exists(given) else str(given).rpartition(":")[0]
+        files = [str(given), whole, *(f"{given}{suffix}" for suffix in _SIDE_FILES)]
+        if any(_is_same(output, file) for file in files if file) or _is_data_of(output, whole):
+            raise ArgumentError("output", output, f"it belongs to the input {given}; choose another one")
+
+
+def _is_same(output: Path, file: str) -> bool:
+    if os.path.exists(output) and os.path.exists(file):
+        return os.path.samefile(output, file)
+    return os.path.realpath(output) == os.path.realpath(file)
+
+
+def _is_data_of(output: Path, folder: str) -> bool:
+    if not os.path.isdir(folder) or not output.is_file() or output.suffix.lower() not in _DATA_SUFFIXES:
+        return False
+    return Path(os.path.realpath(output)).is_relative_to(os.path.realpath(folder))
 
 
 def refuse_shared(outputs: Iterable[Path]) -> None:
@@ -38,32 +63,33 @@ def open_output(path: Path) -> Iterator[TextIO]:
     """A text file that replaces an older one of that name only when all of it is written (`replacing`). Stdout (`-`)
     and what is not a regular file, like /dev/null, are written directly."""
     if is_stdout(path):
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(encoding="utf-8")  # as in a file, whatever the locale says
         yield sys.stdout
+        sys.stdout.flush()
         return
     direct = path.exists() and not path.is_file() and not path.is_dir()
-    with nullcontext(path) if direct else replacing(path) as place:
+    with ExitStack() as stack:
         try:
             if path.is_dir():
                 raise IsADirectoryError(0, "it is a folder")
-            file = place.open("w", encoding="utf-8")
+            place = path if direct else stack.enter_context(replacing(path))
+            file = stack.enter_context(place.open("w", encoding="utf-8"))
         except OSError as error:
             raise FileError(path, f"it cannot be written ({error.strerror})", "choose another path") from error
-        with file:
-            yield file
+        yield file
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A file to write to, beside `path`. At the end it takes the place of `path`, whole; after an error it is removed,
-    and `path` is what it was before. If `path` is a link, the link stays and its target is replaced."""
+    """A file to write to, beside `path`. At the end it takes the place of `path`, whole and on the disk; after an error
+    it is removed, and `path` is what it was before. If `path` is a link, the link stays and its target is replaced."""
     target = Path(os.path.realpath(path))
-    partial = target.with_name(f"{target.name}.partial")
-    try:
+    with temporary_file(target) as partial:
         yield partial
+        sync(partial)
         os.replace(partial, target)
-    finally:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
+        sync(target.parent)
 
 
 def make_folder(folder: Path, option: str) -> None:

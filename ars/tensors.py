@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ars.errors import DataError, one_line
+
 __all__ = ["as_array", "is_loader", "is_module", "is_tensor"]
 
 
@@ -26,9 +28,13 @@ def is_loader(value: object) -> bool:
 
 def as_array(value: ArrayLike) -> NDArray[Any]:
     """The values as an array of numpy. A tensor may be on any device, of any float type, and need a gradient."""
-    if is_tensor(value):
-        tensor: Any = value
-        tensor = tensor.detach().cpu()
-        # numpy has no bfloat16; the other types keep what they are.
-        return np.asarray(tensor.float() if tensor.is_floating_point() and tensor.itemsize < 4 else tensor)
-    return np.asarray(value)
+    try:
+        if is_tensor(value):
+            tensor: Any = value
+            tensor = tensor.detach().cpu()
+            # numpy has no bfloat16; the other types keep what they are.
+            return np.asarray(tensor.float() if tensor.is_floating_point() and tensor.itemsize < 4 else tensor)
+        return np.asarray(value)
+    except (NotImplementedError, TypeError, ValueError, RuntimeError) as error:  # sparse, without values, ragged
+        problem = f"a {type(value).__name__} cannot be made an array ({one_line(error)})"
+        raise DataError("the input", problem, "give an array or a dense tensor") from error

@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
+from ars.bench.attack.command import attack
 from ars.bench.bounds import bounds
 from ars.bench.field import field
 from ars.bench.gpu_report import gpu_report
 from ars.bench.paper.command import paper
 from ars.bench.report.command import report
+from ars.bench.reproduce.command import reproduce
 from ars.bench.run.command import run
 from ars.bench.stopping.command import stopping
 from ars.bench.sweep import sweep
@@ -35,8 +37,10 @@ main.add_command(stopping)
 main.add_command(bounds)
 main.add_command(field)
 main.add_command(report)
+main.add_command(reproduce)
 main.add_command(gpu_report)
 main.add_command(sweep)
+main.add_command(attack)
 
 
 @main.command()
@@ -129,6 +133,27 @@ def generator(rounds: int, n: int, as_json: bool) -> None:
         return
     _print_table(f"small_cnn, n = {n}", "seconds an input", {name: np.array(s) for name, s in timings.seconds.items()})
     _print_ratios(ratios, timings)
+
+
+@main.command()
+@click.option("--workers", default=4, show_default=True, type=click.IntRange(1), help="Workers, which sleep.")
+@click.option("--inputs", default=2000, show_default=True, type=click.IntRange(10), help="Inputs.")
+@click.option("--seconds", default=0.05, show_default=True, type=float, help="How long a worker sleeps for each.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def cluster(workers: int, inputs: int, seconds: float, as_json: bool) -> None:
+    """Measure what the driver of a Ray cluster costs, with workers that sleep instead of certifying."""
+    from ars.bench.micro.cluster import measure_cluster
+
+    found = measure_cluster(workers, inputs, seconds)
+    if as_json:
+        click.echo(json.dumps(dataclasses.asdict(found), indent=2))
+        return
+    click.echo(
+        f"{workers} workers, {inputs} inputs of {seconds} s: the workers were busy {found.efficiency:.1%} of the time"
+    )
+    click.echo(f"the driver spent {found.driver_seconds * 1e3:.2f} ms of processor time on a certificate")
+    shared = "" if found.store_growth is None else f", and Ray's shared memory by {found.store_growth / 2**20:.1f} MiB"
+    click.echo(f"in the last four fifths of the run, the driver grew by {found.memory_growth / 2**20:.1f} MiB{shared}")
 
 
 def _report(timings: Timings, ratios: list[tuple[str, str, Ratio]]) -> dict[str, object]:

@@ -4,17 +4,22 @@ Computed, not measured. A draw costs at least its arithmetic at the GPU's peak r
 memory's peak rate; the larger of the two is the roofline.
 """
 
+import itertools
+import math
 from dataclasses import dataclass
 
-__all__ = ["GPUS", "NETWORKS", "Datasheet", "Network", "draw", "tables"]
+__all__ = ["GPUS", "NETWORKS", "Datasheet", "Network", "draw", "int8_input_gain", "tables"]
 
 DRAWS = 100_100
 """Of a sample: n0 = 100 and n = 100,000."""
 BATCH = 512
-# Instructions of fill_noisy for one value: nvcc 13.0 writes 302 in PTX for a thread, which makes four.
-FILL_INSTRUCTIONS = 75.5
-# count_votes: a thread walks the logits of a row. Four are on their way at a time, each some 500 cycles from memory.
-LOGIT_CYCLES = 500 / 4
+# Instructions in the PTX of nvcc 13.0 that a warp executes, as tests/simulated_gpu/instructions.py counts them: of
+# fill_lattice for one value of Gaussian noise, and of count_votes for a row with this many classes.
+FILL_INSTRUCTIONS = 114.6
+COUNT_INSTRUCTIONS = {10: 170, 1000: 548}
+# count_votes: each thread of a warp reads every 32nd logit of a row. Four are on their way at a time, each some 500
+# cycles from memory. Then the threads exchange what they found, ten times for some 25 cycles.
+WARP, LOGIT_CYCLES, EXCHANGE_CYCLES = 32, 500 / 4, 10 * 25
 EXPECTED_SHARE = 0.5
 BYTES = {"FP32": 4, "TF32": 4, "FP16": 2, "INT8": 1}
 
@@ -79,13 +84,23 @@ def draw(gpu: Datasheet, network: Network, precision: str) -> Draw:
     size = BYTES[precision]
     noise = 2 if precision == "FP16" else 4  # an INT8 graph takes float32 and quantises it
     written = noise * network.dimensions / (gpu.bandwidth * 1e3)
-    made = FILL_INSTRUCTIONS * network.dimensions / (gpu.cores * gpu.clock * 1e3)
+    instructions = gpu.cores * gpu.clock * 1e3  # in a microsecond, one for each lane
+    made = FILL_INSTRUCTIONS * network.dimensions / instructions
+    cycles = math.ceil(network.classes / WARP) * LOGIT_CYCLES + EXCHANGE_CYCLES
     return Draw(
         fill=max(written, made),
         arithmetic=2 * network.multiplications * 1e9 / (gpu.operations[precision] * 1e6),
         traffic=size * network.values * 1e6 / (gpu.bandwidth * 1e3),
-        count=network.classes * LOGIT_CYCLES / (gpu.clock * 1e3) / BATCH,
+        count=max(COUNT_INSTRUCTIONS[network.classes] * WARP / instructions, cycles / (gpu.clock * 1e3) / BATCH),
     )
+
+
+def int8_input_gain(gpu: Datasheet, network: Network) -> float:
+    """The share of the time of an INT8 draw, at best, that an input of INT8 in place of float32 would save: the model
+    reads three bytes less for each value. To write less saves nothing, because the noise takes longer to make."""
+    one = draw(gpu, network, "INT8")
+    saved = max(0.0, one.traffic - max(one.arithmetic, one.traffic - 3 * network.dimensions / (gpu.bandwidth * 1e3)))
+    return saved / (one.fill + one.model + one.count)
 
 
 def tables() -> str:
@@ -111,4 +126,8 @@ def _say(seconds: float) -> str:
 
 
 if __name__ == "__main__":
-    print(tables(), end="")
+    print(tables())
+    for gpu, network in itertools.product(GPUS, NETWORKS):
+        print(
+            f"{gpu.name}, {network.name}: an INT8 input would save {int8_input_gain(gpu, network):.1%} of an INT8 draw"
+        )

@@ -19,6 +19,7 @@ from ars.engine.runners import CpuRunner, Generator, GpuRunner, Runner, is_quant
 from ars.errors import ArsError, InputError, MissingPackage, ModelError, UnknownName, one_line
 from ars.external_data import ENGINE_SUFFIXES, TORCH_SUFFIXES
 from ars.manifest import Manifest, manifest_beside
+from ars.regular import check_regular
 
 if TYPE_CHECKING:
     from ars.engine.gpu import Gpu
@@ -226,6 +227,7 @@ def backend_named(name: str) -> Backend:
 
 def manifest_of(path: Path) -> Manifest | None:
     """The manifest beside a model file, if there is one. A model.pt needs none: it holds the same facts itself."""
+    check_regular(path, ModelError)
     return None if path.suffix in TORCH_SUFFIXES else manifest_beside(path)
 
 

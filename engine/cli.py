@@ -6,6 +6,7 @@ import json
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
@@ -13,14 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ars.command_line import Group, version_option
+from ars.engine.cluster import Cluster
 from ars.engine.decisions.commands import check, compare, summary
 from ars.engine.devices import CPU
+from ars.engine.examples import FromData
 from ars.engine.inspection import inspect_file
 from ars.engine.inventory import find_devices_for, take_inventory
 from ars.engine.options import (
     FILE,
+    ClusterOptions,
     ModelOptions,
     StoppingOptions,
+    cluster_options,
     inputs_options,
     model_options,
     stopping_options,
@@ -29,6 +34,7 @@ from ars.engine.progress import TerminalProgress
 from ars.engine.records.audit import audit as check_run
 from ars.engine.records.covers import check_coverage
 from ars.engine.records.inputs import Inputs, doubts, find_shape, read_inputs
+from ars.engine.records.merge import merge_runs
 from ars.engine.records.results import FORMATS, TABLE_FORMATS, read_results, write_results, write_table
 from ars.engine.records.run import RunResult, certify_run
 from ars.engine.records.store import read_header
@@ -42,6 +48,7 @@ from ars.errors import ArgumentError, RunError, StoreError
 from ars.noise import NoiseKind
 from ars.noise.norms import norm_name
 from ars.output import is_stdout, open_output, refuse_inputs, replacing
+from ars.printable import printable
 
 quiet_option = click.option("--quiet", is_flag=True, help="No progress and no advice.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -84,6 +91,7 @@ main.add_command(check)
     "--target-width", type=float, help="Take inputs in random order until certified accuracy is known this closely."
 )
 @click.option("--target-radii", help="At these radii, like 0.5,1. Default: all that the summary shows.")
+@cluster_options
 @click.option("--out", type=FILE, help="The run store. Default: named after engine, data and noise.")
 @json_option
 @quiet_option
@@ -99,6 +107,7 @@ def certify(
     only_correct: bool,
     target_width: float | None,
     target_radii: str | None,
+    on: ClusterOptions,
     out: Path | None,
     as_json: bool,
     quiet: bool,
@@ -107,7 +116,15 @@ def certify(
     plan = Plan(n0, n, alpha, bounds == "two-sided", stop.question())
     if out == Path("-"):
         raise StoreError(out, "a run store is a file", "give --out a name, and print it with `ars-engine results`")
-    with model.load() as classifier, TerminalProgress(classifier, quiet=quiet) as progress:
+    with ExitStack() as owned:
+        cluster = on.make()
+        if cluster is not None:
+            if model.threads is not None:
+                raise ArgumentError("threads", model.threads, "on a cluster, --worker-cpus says it")
+            model = dataclasses.replace(model, threads=cluster.threads(model.device))
+            owned.enter_context(cluster)
+        classifier = owned.enter_context(model.load())
+        progress = owned.enter_context(TerminalProgress(classifier, quiet=quiet, on_cluster=cluster is not None))
         progress.describe_model()
         if stop.stopping == "adaptive" and plan.question is None:
             plan = dataclasses.replace(plan, question=classifier.usual_question())
@@ -121,14 +138,15 @@ def certify(
                 skip_bad_inputs=on_error == "skip",
                 only_correct=only_correct,
                 target=target,
+                cluster=cluster,
                 progress=progress,
             )
         except KeyboardInterrupt:
             if progress.done is None:
                 raise
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # let the batches under way end
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C does not wait for the batches under way
             click.echo(f"Stopped: {progress.done} inputs are certified; the same command resumes the run.", err=True)
-            classifier.close()
+            owned.close()
             sys.exit(130)
     if result.fullness and not quiet:
         click.echo(f"batches of {result.batch} were {result.fullness:.1%} full", err=True)
@@ -211,7 +229,7 @@ def predict(
 
         if not as_json:
             click.echo("idx\tlabel\tpredict\tcorrect")
-        for finished in classifier.predict_many(numbered(), n=n, alpha=alpha):
+        for finished in classifier.predict_many(FromData(numbered()), n=n, alpha=alpha):
             label, answer = labels.pop(finished.input_id), finished.result
             correct = None if label is None else int(answer.predicted == label)
             row = {"idx": finished.input_id, "label": label, "predict": answer.predicted, "correct": correct}
@@ -246,6 +264,15 @@ def results(store: Path, form: str, norm: str | None, output: Path) -> None:
 
 
 @main.command()
+@click.argument("stores", type=FILE, nargs=-1, required=True)
+@click.option("-o", "--output", type=FILE, required=True, help="The new run store.")
+def merge(stores: tuple[Path, ...], output: Path) -> None:
+    """Join stores of one run, like the shards of `certify --shard`, into a new one."""
+    number = merge_runs(stores, output)
+    click.echo(f"{output}: {number} certified inputs of {len(stores)} stores")
+
+
+@main.command()
 @click.argument("store", type=FILE)
 @click.option("--sample", type=click.IntRange(1), default=20, show_default=True, help="Inputs to draw again.")
 @click.option("--engine", type=FILE, help="Where the classifier is now. Default: where the run had it.")
@@ -262,9 +289,9 @@ def audit(store: Path, sample: int, engine: Path | None, data: str | None, devic
 
     found = check_run(store, sample=sample, engine=engine, data=data, device=device, on_input=say_input)
     for part in found.machine:
-        click.echo(f"different environment: {part}")
+        click.echo(f"different environment: {printable(part)}")
     for difference in found.differences:
-        click.echo(f"difference: {difference}")
+        click.echo(f"difference: {printable(difference)}")
     click.echo(f"{found.recomputed} certificates computed again from their votes, {found.redrawn} drawn again")
     if found.differences:
         raise RunError(f"{store}: the record does not hold; what differs is listed above")
@@ -295,7 +322,7 @@ def covers(
     found = check_coverage(store, idx, perturbed, engine=engine, noise=noise, data=data)
     if assumption := found.record.certificate.assumption:
         click.echo(assumption, err=True)
-    click.echo(found.describe(perturbed))
+    click.echo(printable(found.describe(perturbed)))
     context.exit(0 if found.covered else 1)
 
 
@@ -308,15 +335,22 @@ def inspect(file: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(facts, indent=2))
     else:
-        width = max(map(len, facts))
-        for name, value in facts.items():
+        shown = {printable(name): printable(value) for name, value in facts.items()}
+        width = max(map(len, shown))
+        for name, value in shown.items():
             click.echo(f"{name:<{width}}  {value}")
 
 
 @main.command()
 @click.option("--engine", type=FILE, help="Say also where this model loads.")
-def devices(engine: Path | None) -> None:
+@click.option("--cluster", help="List the computers of this Ray cluster instead.")
+def devices(engine: Path | None, cluster: str | None) -> None:
     """List what can run here; for what cannot, say why and what to install."""
+    if cluster is not None:
+        with Cluster(cluster) as opened:
+            for node in opened.nodes():
+                click.echo(f"{node.name:<25} {node.cores} cores, {node.gpus} GPUs, {node.memory / 2**30:.1f} GiB")
+        return
     for item in take_inventory():
         click.echo(f"{item.name:<15} {'ready' if item.ready else 'missing':<8} {item.details}")
     for item in find_devices_for(engine) if engine else ():

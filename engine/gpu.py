@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from numpy.typing import DTypeLike, NDArray
 
@@ -19,7 +19,7 @@ from ars.engine import _native
 from ars.engine.bindings import Launcher, choose_binding
 from ars.errors import ArgumentError, DeviceError, OutOfMemory, one_line
 
-__all__ = ["BINDING", "Gpu", "GpuFacts", "Workspace", "list_gpus"]
+__all__ = ["BINDING", "Gpu", "GpuFacts", "Graph", "Launch", "Workspace", "list_gpus"]
 
 T = TypeVar("T")
 
@@ -79,6 +79,7 @@ class Gpu:
 
     def __init__(self, number: int) -> None:
         self.number, self.name = number, f"cuda:{number}"
+        self.has_graphs = BINDING.has_graphs
         gpus = list_gpus()
         if number >= len(gpus):
             has = f"this machine has {', '.join(gpu.name for gpu in gpus) or 'no GPU'}"
@@ -132,6 +133,26 @@ class Gpu:
             self._kernels = {}
             self._owned.close()
         _end(lambda: BINDING.release(self._context))
+
+
+class Launch(NamedTuple):
+    """Everything that decides what a kernel does."""
+
+    kernel: str
+    grid: tuple[int, int]
+    threads: int
+    parameters: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Work of a stream that is launched at once. Whoever captured it must close it."""
+
+    handle: Any
+    _destroy: Callable[[], None]
+
+    def close(self) -> None:
+        _end(self._destroy)
 
 
 class Workspace:
@@ -188,14 +209,21 @@ class Workspace:
     def download(self, values: NDArray[Any], address: int) -> None:
         BINDING.download(values, address, self.stream)
 
-    def zero(self, address: int, words: int) -> None:
-        """Set this many words of four bytes to zero."""
-        BINDING.zero(address, words, self.stream)
+    def set_words(self, address: int, value: int, words: int) -> None:
+        """Set this many words of four bytes to a value."""
+        BINDING.set_words(address, value, words, self.stream)
 
-    def launch(self, kernel: str, grid: tuple[int, int], threads: int, *parameters: float) -> None:
-        if kernel not in self._launchers:
-            self._launchers[kernel] = self._gpu.launcher(kernel)
-        self._launchers[kernel](grid, threads, self.stream, *parameters)
+    def launch(self, launch: Launch) -> None:
+        if launch.kernel not in self._launchers:
+            self._launchers[launch.kernel] = self._gpu.launcher(launch.kernel)
+        self._launchers[launch.kernel](launch.grid, launch.threads, self.stream, *launch.parameters)
+
+    def capture(self, work: Callable[[], None]) -> "Graph":
+        """What `work` queues, as a CUDA graph. It may not wait, allocate, or copy from memory that is not pinned."""
+        return Graph(*BINDING.capture(self.stream, work))
+
+    def launch_graph(self, graph: "Graph") -> None:
+        BINDING.launch_graph(graph.handle, self.stream)
 
     def wait(self) -> None:
         """Sleep until everything that was queued is done."""

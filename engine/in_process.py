@@ -12,9 +12,10 @@ from ars.engine.backends import choose_backend
 from ars.engine.devices import CPU, Device, choose_devices, open_devices
 from ars.engine.devices.cpu import CpuDevice
 from ars.engine.runners.function import Function
-from ars.errors import ArgumentError, ArsError, DataError, MissingPackage, ModelError
+from ars.errors import ArgumentError, ArsError, DataError, MissingPackage, ModelError, NotExportable
 from ars.random_nodes import refuse_random_nodes
 from ars.tensors import is_module
+from ars.trial import own_models
 
 if TYPE_CHECKING:
     from torch import nn
@@ -44,7 +45,8 @@ class InProcess:
         if not self._is_module and not callable(model):
             requirement = "it must be the path of a model, a torch module, or a function from rows to logits"
             raise ArgumentError("model", f"a {type(model).__name__}", requirement)
-        self.name: str = type(model).__name__ if self._is_module else getattr(model, "__name__", type(model).__name__)
+        # What a function is called, or the class that TorchScript was made of; otherwise the class.
+        self.name: str = getattr(model, "original_name" if self._is_module else "__name__", type(model).__name__)
         self._as_it_is = not self._is_module or backend == "torch"
         if not self._is_module and backend != "auto":
             raise ArgumentError("backend", backend, "a function is run as it is; leave it out")
@@ -73,10 +75,11 @@ class InProcess:
             if backend == "auto" and names == [CPU]:
                 backend, why = choose_backend(path, None)
             try:
-                devices = open_devices(names, path, backend, lane_count)
+                with own_models():
+                    devices = open_devices(names, path, backend, lane_count)
             except ModelError as error:
-                problem = str(error).removeprefix(f"{path}: ").rpartition("; ")[0]
-                raise ModelError(self.name, f"as ONNX, {problem}", f"change the module, or {AS_IT_IS}") from error
+                problem, fix = f"as ONNX, {error.problem}", f"change the module, or {AS_IT_IS}"
+                raise NotExportable(self.name, problem, fix) from error
         for device in devices:
             device.runner.path = Path(self.name)  # the file is gone; this is what errors and records name
         return devices, why
@@ -122,4 +125,5 @@ def _as_it_is(
 def batch_given(shape: tuple[int, ...]) -> DataError:
     """The error for a batch where one input was expected."""
     problem = f"its shape {shape} is that of a batch of {shape[0]}, and not of one input"
-    return DataError("the input", problem, "give x[0], or the whole batch to certify_many or predict_many")
+    fix = "give one input, like x[0], or all inputs in one array to certify_many or predict_many"
+    return DataError("the input", problem, fix)

@@ -17,6 +17,7 @@ from ars.engine.runners import CpuRunner
 from ars.errors import ModelError
 from ars.external_data import ExternalFile, hash_model
 from ars.manifest import Manifest, ModelFile, Parity
+from ars.regular import check_regular
 
 __all__ = ["inspect_file"]
 
@@ -27,6 +28,7 @@ def inspect_file(path: Path) -> Facts:
     """Facts about a model file, a manifest or a run store, by name."""
     if not path.exists():
         raise ModelError(path, "there is no such file", "give a model, its manifest or a run store")
+    check_regular(path, ModelError)
     with path.open("rb") as file:
         start = file.read(15)
     if start == b"SQLite format 3":

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ars.checks import float32_array, real_number
-from ars.data.arrays import read_npz
+from ars.data.arrays import Npz
 from ars.data.pixels import file_sha256
 from ars.engine.backends import load_generator
+from ars.engine.requests import name_input
 from ars.engine.runners import Generator, Runner
 from ars.errors import ArgumentError, ModelError
 from ars.manifest import Manifest
@@ -86,13 +87,14 @@ class Maps:
 
     def __init__(self, path: Path, input_axes: int) -> None:
         self._path = path
-        arrays = read_npz(path, ModelError)
-        if not {"mean", "scale"} <= arrays.keys():
-            raise ModelError(path, f"it has the arrays {', '.join(arrays)}", "it must have mean and scale")
-        if arrays["mean"].shape != arrays["scale"].shape:
-            found = f"mean has the shape {arrays['mean'].shape} and scale {arrays['scale'].shape}"
+        arrays = Npz(path, ModelError)
+        headers = arrays.headers
+        if not {"mean", "scale"} <= headers.keys():
+            raise ModelError(path, f"it has the arrays {', '.join(headers)}", "it must have mean and scale")
+        if headers["mean"].shape != headers["scale"].shape:
+            found = f"mean has the shape {headers['mean'].shape} and scale {headers['scale'].shape}"
             raise ModelError(path, found, "they must have the same shape")
-        self._mean, self._scale = _checked(path, arrays["mean"], arrays["scale"])
+        self._mean, self._scale = _checked(path, arrays.read("mean"), arrays.read("scale"))
         self.kind = NoiseKind.INPUT if self._scale.ndim > input_axes else NoiseKind.DATASET
         self.source = NoiseSource(maps=file_sha256(path))
         self.scale_hint = float(self._scale.min())
@@ -102,7 +104,7 @@ class Maps:
             return self._mean, self._scale
         if self._scale.shape[1:] == x.shape and input_id < len(self._scale):
             return self._mean[input_id], self._scale[input_id]
-        found = f"its maps have the shape {self._scale.shape} for input {input_id} of shape {x.shape}"
+        found = f"its maps have the shape {self._scale.shape} for {name_input(input_id)} of shape {x.shape}"
         raise ModelError(self._path, found, "give one map of the input's shape, or one for each input")
 
 
@@ -117,7 +119,7 @@ class Generated:
         self.scale_hint = sigma0
 
     def at(self, input_id: int, x: NDArray[np.float32]) -> Pair:
-        return _checked(f"{self._path}, at input {input_id}", *self._generator(x))
+        return _checked(f"{self._path}, at {name_input(input_id)}", *self._generator(x))
 
 
 class Constant:
@@ -134,7 +136,7 @@ class Constant:
 
     def at(self, input_id: int, x: NDArray[np.float32]) -> Pair:
         if x.shape != self._scale.shape:
-            found = f"its maps have the shape {self._scale.shape}, and input {input_id} has {x.shape}"
+            found = f"its maps have the shape {self._scale.shape}, and {name_input(input_id)} has {x.shape}"
             raise ModelError(self._path, found, "use the data that the model was made for")
         return self._mean, self._scale
 
@@ -160,7 +162,7 @@ def _checked(path: Path | str, mean: NDArray[np.generic], scale: NDArray[np.gene
 def open_noise(manifest: Manifest | None, runner: Runner, sigma: float | None, noise: Path | None) -> NoiseMaps:
     """The noise that `sigma` or `noise` asks for, or else the model's own, from its manifest or its file."""
     if sigma is not None and noise is not None:
-        raise ArgumentError("sigma", sigma, "give either --sigma or --noise")
+        raise ArgumentError("sigma", sigma, "give either sigma or noise")
     if sigma is not None:
         return Isotropic(sigma)
     if noise is not None and not noise.exists():
@@ -177,4 +179,5 @@ def open_noise(manifest: Manifest | None, runner: Runner, sigma: float | None, n
         return open_generator(generator, load_generator(generator), stated.kind, manifest.shape, stated.sigma0)
     if stated and stated.kind is NoiseKind.ISOTROPIC:
         return Isotropic(stated.sigma0)
-    raise ArgumentError("sigma", None, "the model has no manifest that says its noise: give --sigma or --noise")
+    fix = "the model has no manifest that says its noise: give sigma or noise (--sigma or --noise)"
+    raise ArgumentError("sigma", None, fix)

@@ -71,6 +71,8 @@ def check_wanted(wanted: Wanted) -> None:
     """Reject at once what would be rejected when a model of this process is opened, at its first input."""
     if wanted.sigma is None and wanted.noise is None:
         raise ArgumentError("sigma", None, "a model without a manifest needs sigma or noise")
+    if wanted.sigma is not None and wanted.noise is not None:
+        raise ArgumentError("sigma", wanted.sigma, "give either sigma or noise")
     if wanted.sigma is not None:
         Isotropic(wanted.sigma)
     family_named(wanted.family or "gaussian")

@@ -9,13 +9,22 @@ from typing import Any
 import click
 
 from ars.engine.backends import list_backends
+from ars.engine.cluster import Cluster
 from ars.engine.records.inputs import Inputs
 from ars.engine.smoothed import SmoothedClassifier, load
 from ars.engine.statistics.stopping import Grid, Question, Tolerance
 from ars.errors import ArgumentError
 from ars.noise import FAMILIES
 
-__all__ = ["ModelOptions", "StoppingOptions", "inputs_options", "model_options", "stopping_options"]
+__all__ = [
+    "ClusterOptions",
+    "ModelOptions",
+    "StoppingOptions",
+    "cluster_options",
+    "inputs_options",
+    "model_options",
+    "stopping_options",
+]
 
 Command = Callable[..., None]
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -102,6 +111,30 @@ def _gather(group: type, argument: str, *options: Callable[[Command], Command]) 
     return decorate
 
 
+@dataclass(frozen=True)
+class ClusterOptions:
+    cluster: str | None
+    workers: int | None
+    worker_cpus: int | None
+    wait: bool
+    data_on_workers: bool
+
+    def make(self) -> Cluster | None:
+        """The cluster to certify on; None without --cluster."""
+        if self.cluster is None:
+            for name, value in vars(self).items():
+                if value:
+                    raise ArgumentError(name, value, "it is for --cluster")
+            return None
+        return Cluster(
+            self.cluster,
+            workers=self.workers,
+            worker_cpus=self.worker_cpus or 1,
+            wait=self.wait,
+            data_on_workers=self.data_on_workers,
+        )
+
+
 _FAMILIES = ", ".join(FAMILIES)
 _BACKENDS = ", ".join(["auto", *(backend.name for backend in list_backends())])
 
@@ -143,6 +176,17 @@ inputs_options = _gather(
     click.option("--skip", type=click.IntRange(1), default=1, help="Take every N-th input, like the field's scripts,"),
     click.option("--max", "end", type=click.IntRange(1), help="and end before this number, like them."),
     click.option("--only", help='Take only these, like "3,17,200-300" or "0-9999/20".'),
+    click.option("--shard", help="Of all these, take a share: 3/20 is the third of twenty. `merge` joins the stores."),
+)
+
+cluster_options = _gather(
+    ClusterOptions,
+    "on",
+    click.option("--cluster", help="Certify on a Ray cluster: auto, local, host:6379 or ray://host:10001."),
+    click.option("--workers", type=click.IntRange(1), help="On the cluster: this many. Default: as many as fit."),
+    click.option("--worker-cpus", type=click.IntRange(1), help="Cores of each worker without a GPU. Default: 1."),
+    click.option("--wait", is_flag=True, help="Wait for workers that the cluster has no room for yet."),
+    click.option("--data-on-workers", is_flag=True, help="Each worker reads the data, from the same path."),
 )
 
 stopping_options = _gather(

@@ -14,17 +14,26 @@ from ars.engine.records.record import Record
 from ars.engine.records.run import RunProgress
 from ars.engine.smoothed import Prepared, SmoothedClassifier
 from ars.engine.statistics.plan import Plan
-from ars.errors import DataError
+from ars.errors import ArsError
+from ars.printable import printable
 
 __all__ = ["TerminalProgress"]
 
 _SECONDS_PER_LINE = 5.0
+_CLUSTER_SECONDS_PER_LINE = 60.0
 
 
 class TerminalProgress(RunProgress):
     """Says what was chosen for a run; then inputs done, draws per second, certified accuracy so far, and time left."""
 
-    def __init__(self, classifier: SmoothedClassifier, *, quiet: bool, stream: TextIO | None = None) -> None:
+    def __init__(
+        self,
+        classifier: SmoothedClassifier,
+        *,
+        quiet: bool,
+        stream: TextIO | None = None,
+        on_cluster: bool = False,
+    ) -> None:
         self._classifier, self._quiet, self._stream = classifier, quiet, stream or sys.stderr
         self._console = Console(file=self._stream)
         columns = (TextColumn("certifying"), BarColumn(), TaskProgressColumn(), TextColumn("{task.description}"))
@@ -32,6 +41,8 @@ class TerminalProgress(RunProgress):
         self._bar = Progress(*columns, TimeRemainingColumn(), console=self._console, transient=True, disable=not bar)
         self._task = self._bar.add_task("")
         self._lines = not quiet and not bar
+        self._seconds_per_line = _CLUSTER_SECONDS_PER_LINE if on_cluster else _SECONDS_PER_LINE
+        self._workers: str | None = None
         self._start = self._last_line = 0.0
         self._left = self._inputs = self._draws = self._labelled = self._correct = self._draws_each = 0
         self._planned_draws: int | None = None
@@ -81,7 +92,7 @@ class TerminalProgress(RunProgress):
         now = time.perf_counter()
         finished, total = (self._draws, self._planned_draws) if self._planned_draws else (self._inputs, self._left)
         self._bar.update(self._task, completed=finished, total=total, description=self._describe(now))
-        if self._lines and now - self._last_line > _SECONDS_PER_LINE:
+        if self._lines and now - self._last_line > self._seconds_per_line:
             self._last_line = now
             left = f", {(now - self._start) / finished * (total - finished):.0f} s left" if finished else ""
             print(f"{self._describe(now)}{left}", file=self._stream, flush=True)
@@ -97,7 +108,11 @@ class TerminalProgress(RunProgress):
     def warn(self, doubt: str) -> None:
         self._print(f"Warning: {doubt}")
 
-    def skipped(self, error: DataError) -> None:
+    def workers(self, ready: int, starting: int) -> None:
+        self._workers = f"{ready} workers" + (f" ({starting} starting)" if starting else "")
+        self.draws(0)  # the time goes on while no worker is there
+
+    def skipped(self, error: ArsError) -> None:
         self._print(f"Skipped: {error}")
 
     def _say(self, text: str) -> None:
@@ -106,10 +121,11 @@ class TerminalProgress(RunProgress):
 
     def _print(self, text: str) -> None:
         """Print a line of its own, above the bar."""
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
     def _describe(self, now: float) -> str:
         text = f"{self._inputs}/{self._left} inputs, {self._draws / (now - self._start):,.0f} draws/s"
+        text += f", {self._workers}" if self._workers else ""
         return f"{text}, certified accuracy {self._correct / self._labelled:.1%}" if self._labelled else text
 
     def __enter__(self) -> "TerminalProgress":

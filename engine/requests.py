@@ -3,10 +3,17 @@
 from enum import IntEnum
 from typing import NamedTuple
 
-__all__ = ["MAX_DRAWS", "Draws", "Phase", "Request"]
+__all__ = ["FIRST_OWN_ID", "MAX_DRAWS", "Draws", "Phase", "Request", "name_input"]
 
 # In each phase, noise stream 1 numbers the draws of an input with 56 bits.
 MAX_DRAWS = 2**56
+# Inputs that nobody numbered are numbered from here on, for their noise.
+FIRST_OWN_ID = 2**31
+
+
+def name_input(input_id: int) -> str:
+    """What an error calls this input."""
+    return f"input {input_id}" if input_id < FIRST_OWN_ID else "the input"
 
 
 class Phase(IntEnum):

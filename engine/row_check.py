@@ -53,7 +53,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from ars.engine.requests import Request
+from ars.engine.requests import Request, name_input
 from ars.errors import DependentRows
 
 __all__ = ["RowCheck", "Tally"]
@@ -186,7 +186,7 @@ class RowCheck:
             self.alone.check("rows voted differently when they were run again alone")
             if suspect := self._suspects.get(input_id):
                 suspect.add(differs)
-                suspect.check(f"rows of input {input_id} voted differently when they were run again alone")
+                suspect.check(f"rows of {name_input(input_id)} voted differently when they were run again alone")
         return bool(differs.any())
 
     def _run_in_company(self, run: Run, copies: NDArray[np.float32]) -> tuple[NDArray[np.intp], Logits]:

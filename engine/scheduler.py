@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ars.engine.algorithms import Procedure
 from ars.engine.lanes import BatchVotes, Lanes
-from ars.engine.requests import Phase, Request
+from ars.engine.requests import Phase, Request, name_input
 from ars.engine.samplers import Sampler
 from ars.errors import ArsError, RunError
 
@@ -94,7 +94,7 @@ class _Active(Generic[Result]):
         try:
             wish = self.job.procedure.send(self.votes)  # type: ignore[arg-type]  # None starts a generator
         except RunError as error:
-            raise RunError(f"input {self.job.input_id}: {error}") from error
+            raise RunError(f"{name_input(self.job.input_id)}: {error}") from error
         self.phase, self.to_submit, self.to_come, self.votes = wish.phase, wish.number, wish.number, None
 
     def take(self, most: int) -> Request:
@@ -146,7 +146,7 @@ class _Scheduler(Generic[Result]):
         for request, counts in zip(votes.requests, votes.counts, strict=True):
             active = self._active[request.slot]
             if int(counts.sum()) != request.draws:
-                raise RunError(f"input {request.input_id}: {request.draws} draws gave {counts.sum()} votes")
+                raise RunError(f"{name_input(request.input_id)}: {request.draws} draws gave {counts.sum()} votes")
             active.receive(counts)
             active.seconds += votes.seconds * request.draws / rows / self._lanes.lane_count
             if active.to_come == 0:

@@ -56,8 +56,9 @@ class Check:
     """What was compared, and how it came out."""
 
 
-def run_checks(device: str) -> Iterator[Check]:
-    """Run all checks of a device, and yield the result of each as soon as it is known."""
+def run_checks(device: str, backend: str | None = None) -> Iterator[Check]:
+    """Run all checks of a device, or those of one backend there, and yield the result of each as soon as it is
+    known."""
     names = choose_devices(device, MODEL)
     if len(names) > 1:
         raise ArgumentError("device", device, "check one at a time")
@@ -71,7 +72,7 @@ def run_checks(device: str) -> Iterator[Check]:
         with closing(Gpu(int(name.removeprefix("cuda:")))) as gpu:
             yield _attempt("noise", lambda: _check_noise_on(gpu))
             yield _attempt("votes", lambda: _check_votes_on(gpu))
-    yield from _check_backends(name)
+    yield from _check_backends(name, backend)
 
 
 def _attempt(name: str, check: Callable[[], tuple[bool, str]]) -> Check:
@@ -163,7 +164,7 @@ def _fill_on(gpu: "Gpu", family: Family, stream: int, dtype: str) -> NDArray[np.
         table = sampler.end_rows(_REQUESTS)
         where, images = space.memory(table.nbytes), space.memory(out.nbytes)
         space.upload(where, table)
-        sampler.fill(space, images, dtype, where, len(table), _ROWS)
+        space.launch(sampler.fill(images, dtype, where, len(table), _ROWS))
         space.download(out, images)
         space.wait()
     return out
@@ -188,17 +189,17 @@ def _check_votes_on(gpu: "Gpu") -> tuple[bool, str]:
             where, from_, to = (space.memory(array.nbytes) for array in (table, values, counts))
             space.upload(where, table)
             space.upload(from_, values)
-            space.zero(to, counts.size)
-            sampler.count(space, from_, dtype, values.shape[1], where, len(table), _ROWS, to)
+            space.set_words(to, 0, counts.size)
+            space.launch(sampler.count(from_, dtype, values.shape[1], where, len(table), _ROWS, to))
             space.download(counts, to)
             space.wait()
         same &= np.array_equal(counts, expected)
     return same, f"{_ROWS} rows in float32 and float16, ties and NaN among them, against the host"
 
 
-def _check_backends(device: str) -> Iterator[Check]:
+def _check_backends(device: str, only: str | None) -> Iterator[Check]:
     """A small network on the device, by each installed backend that can run it there."""
-    backends = [backend for backend in list_backends() if backend.runs_on_device(device)]
+    backends = [one for one in list_backends() if one.runs_on_device(device) and only in (None, one.name)]
     checked = False
     with tempfile.TemporaryDirectory() as folder:
         for backend in backends:
@@ -214,7 +215,7 @@ def _check_backends(device: str) -> Iterator[Check]:
             if file is not None:
                 checked = True
                 yield from _check_model(device, backend.name, file)
-    if not checked:
+    if not checked and only is None:
         yield Check("model", False, f"no backend runs models on {device}; `ars-engine devices` says what to install")
 
 

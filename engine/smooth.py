@@ -1,6 +1,7 @@
 """Smooth: the class that the field's scripts use, with the engine inside."""
 
 import itertools
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +11,11 @@ from numpy.typing import NDArray
 from ars.checks import whole_number
 from ars.data.pixels import to_pixels
 from ars.engine.in_process import batch_given
+from ars.engine.requests import FIRST_OWN_ID
 from ars.engine.smoothed import SmoothedClassifier, load
 from ars.engine.statistics.certificate import ABSTAIN
 from ars.engine.statistics.plan import Plan
-from ars.errors import ArgumentError
+from ars.errors import ArgumentError, NotExportable
 from ars.tensors import as_array, is_module, is_tensor
 
 if TYPE_CHECKING:
@@ -31,7 +33,8 @@ class Smooth:
     The guarantee is theirs: the class and the radius are right with probability at least 1 - alpha, by the binary bound
     of Clopper and Pearson, so the radii are statistically the same. (`ars.load(...).certify` has two-sided bounds by
     default, which prove more.) As there, every call is about the classifier as it is at that time: a module whose
-    weights have changed is exported again. It is run in evaluation mode, and stays in the mode that it is in.
+    weights have changed is exported again. It is run in evaluation mode, and stays in the mode that it is in. One that
+    cannot be exported is run by torch, with a warning.
     """
 
     ABSTAIN = ABSTAIN
@@ -41,7 +44,7 @@ class Smooth:
     ) -> None:
         """`base_classifier` is a torch module, or a function from a tensor [batch, ...] to logits."""
         self.base_classifier, self.num_classes, self.sigma = base_classifier, num_classes, sigma
-        self._calls = itertools.count()
+        self._calls = itertools.count(FIRST_OWN_ID)
         self._device: Any = "cpu"
         self._loaded = self._load()
 
@@ -80,17 +83,24 @@ class Smooth:
             classifier.close()
             self._loaded = self._load()
             classifier = self._loaded[0]
-        classifier.open(image)
+        try:
+            classifier.open(image)
+        except NotExportable as error:
+            name = type(self.base_classifier).__name__
+            warnings.warn(f"{name}: {error.problem}, so torch runs it as it is, which may be slower", stacklevel=3)
+            self._loaded = self._load("torch")
+            classifier = self._loaded[0]
+            classifier.open(image)
         fastest = classifier.prepare(image.shape).batch
         if classifier.runner.classes != self.num_classes:
             problem = f"the base classifier has {classifier.runner.classes} classes; give their number"
             raise ArgumentError("num_classes", self.num_classes, problem)
         return classifier, image, min(fastest, largest)
 
-    def _load(self) -> tuple[SmoothedClassifier, Any, float]:
+    def _load(self, backend: str = "auto") -> tuple[SmoothedClassifier, Any, float]:
         base: Any = self.base_classifier
         model = base if is_module(base) or not callable(base) else self._as_function_of_arrays(base)
-        return load(model, sigma=self.sigma), base, self.sigma
+        return load(model, sigma=self.sigma, backend=backend), base, self.sigma
 
     def _as_function_of_arrays(self, base: "Callable[[Tensor], Tensor]") -> Callable[[NDArray[np.float32]], Any]:
         def call(rows: NDArray[np.float32]) -> Any:

@@ -22,12 +22,13 @@ from ars.data.pixels import to_pixels
 from ars.engine import algorithms, split
 from ars.engine.algorithms import Prediction, Procedure
 from ars.engine.devices import Device
-from ars.engine.examples import Examples, read_examples
+from ars.engine.examples import Examples, FromData, read_examples
 from ars.engine.in_process import InProcess, batch_given
 from ars.engine.lanes import Lanes
 from ars.engine.lattice import Lattice
 from ars.engine.noise_maps import NoiseMaps
 from ars.engine.opening import Opened, Wanted, check_wanted, open_file, open_in_process
+from ars.engine.requests import FIRST_OWN_ID, name_input
 from ars.engine.runners import Runner
 from ars.engine.samplers import Sampler
 from ars.engine.scheduler import Finished, Job
@@ -50,8 +51,6 @@ PREDICTION_N = 1000
 _SLOT_BYTES = 2**28
 _BYTES_A_VALUE = 20
 """Of a slot, with noise stream 2."""
-_FIRST_OWN_ID = 2**31
-"""Inputs that the caller does not number are numbered from here on."""
 _SEED = "it must fit 64 bits"
 
 
@@ -96,7 +95,7 @@ def load(
             lattice_step=lattice_step,
             backend=backend,
             device=device,
-            lane_count=None if threads is None else whole_number("threads", threads, 1, 1024, "at least 1"),
+            lane_count=None if threads is None else whole_number("threads", threads, 1, 1024, "use 1 to 1024"),
         ),
         shape=None if shape is None else _check_shape(shape),
         batch=batch,
@@ -160,11 +159,12 @@ class SmoothedClassifier:
         self.noise_file = wanted.noise
         self.seed_given = seed is not None
         self.seed = secrets.randbits(64) if seed is None else whole_number("seed", seed, 0, 2**64 - 1, _SEED)
-        self._input_ids = itertools.count(_FIRST_OWN_ID)
+        self._input_ids = itertools.count(FIRST_OWN_ID)
         self._prepared: dict[tuple[tuple[int, ...], int | None], Prepared] = {}
         self._preparing = threading.RLock()
-        self._model, self._wanted = model, wanted
+        self._model, self.wanted = model, wanted
         self._opened: Opened | None = None
+        self._unit_said = False
         if isinstance(model, Path):
             if shape is not None:
                 raise ArgumentError("shape", shape, "a file says its shape itself; leave it out")
@@ -179,12 +179,7 @@ class SmoothedClassifier:
         model that is open stays as it is."""
         with self._preparing:
             if self._opened is None and isinstance(self._model, InProcess):
-                self._opened = open_in_process(self._model, self._wanted, x)
-                if not PIXELS[0] <= x.min() <= x.max() <= PIXELS[1]:
-                    units = (
-                        f"the first input has values from {x.min():.4g} to {x.max():.4g}: sigma and every radius are in"
-                    )
-                    warnings.warn(f"{units} these units, and not in those of pixels from 0 to 1", stacklevel=2)
+                self._opened = open_in_process(self._model, self.wanted, x)
 
     @property
     def model_changed(self) -> bool:
@@ -253,8 +248,9 @@ class SmoothedClassifier:
     ) -> Iterator[Finished[Certificate]]:
         """The certificates of many inputs, each as soon as it is known, and not always in the order of the inputs.
 
-        The examples are an array or a tensor with a batch axis; inputs, pairs (x, label) or pairs (number, x); or a
-        Dataset or a DataLoader of torch. Those without a number are numbered from 0 on (`Finished.input_id`).
+        The examples are an array or a tensor with a batch axis, or a pair (X, Y) of such inputs and their labels;
+        inputs, pairs (x, label) or pairs (number, x); or a Dataset or a DataLoader of torch. Those without a number are
+        numbered from 0 on (`Finished.input_id`).
 
         The plan is given as for `certify`, and `batch` as for `prepare`. `seed` is by default the classifier's.
         `labels` has classes of inputs by their numbers: an input whose selection draws choose another class than its
@@ -282,14 +278,27 @@ class SmoothedClassifier:
         n: int = PREDICTION_N,
         alpha: float = DEFAULT_PLAN.alpha,
         batch: int | None = None,
+        seed: int | None = None,
     ) -> Iterator[Finished[Prediction]]:
-        """The smoothed classifier's answers at many inputs, given as for `certify_many`, each as soon as it is
-        known."""
+        """The smoothed classifier's answers at many inputs, given as for `certify_many`, each as soon as it is known.
+        `seed` is by default the classifier's."""
 
         def procedure(input_id: int, scale: NDArray[np.float32], eta: float) -> Procedure[Prediction]:
             return algorithms.predict(n=n, alpha=alpha, eta=eta)
 
-        yield from self._run(examples, procedure, batch, None, lambda draws: None)
+        yield from self._run(examples, procedure, batch, seed, lambda draws: None)
+
+    def _say_unit(self, name: str, x: NDArray[np.float32]) -> None:
+        """Warn, once, of an input that is not in pixel units."""
+        low, high = x.min(), x.max()
+        if not self._unit_said and not PIXELS[0] <= low <= high <= PIXELS[1]:
+            self._unit_said = True
+            warnings.warn(
+                f"{name} has values from {low:.4g} to {high:.4g}: sigma and every radius are in these units, and not "
+                "in those of pixels from 0 to 1; if it is a normalised image, certify the pixels instead, and put the "
+                "normalisation into the model (docs/units.md)",
+                stacklevel=2,
+            )
 
     def _own_id(self, input_id: int | None) -> int:
         return next(self._input_ids) if input_id is None else input_id
@@ -349,7 +358,7 @@ class SmoothedClassifier:
                     self._make_sampler(
                         device, shape, batch, self.seed
                     ).close()  # a run's slots must fit beside the lanes
-                return Prepared(batch, tuple(made), rate, tuple(notes))
+                return Prepared(batch, tuple(made), rate, (*notes, *(note for lanes in made for note in lanes.notes)))
             except BaseException as error:
                 _close(made)
                 if not isinstance(error, OutOfMemory) or batch // 2 < max(d.least_batch for d in self.devices):
@@ -378,7 +387,10 @@ class SmoothedClassifier:
         def read() -> Iterator[tuple[int, NDArray[np.float32]]]:
             for input_id, x, label in read_examples(examples, axes):
                 labels[input_id] = label
-                yield input_id, to_pixels(x, f"input {input_id}")
+                pixels = to_pixels(x, name_input(input_id))
+                if not isinstance(examples, FromData):
+                    self._say_unit(name_input(input_id), pixels)
+                yield input_id, pixels
 
         inputs = read()
         first = next(inputs, None)
@@ -397,14 +409,14 @@ class SmoothedClassifier:
             for input_id, x in itertools.chain([first], inputs):
                 if x.shape != shape:
                     found = f"its shape is {x.shape}, and the first one's is {shape}"
-                    raise DataError(f"input {input_id}", found, "give inputs of one shape")
+                    raise DataError(name_input(input_id), found, "give inputs of one shape")
                 if (label := labels.get(input_id)) is not None and label >= self.runner.classes:
                     found = f"its label is {label}, and the model has {self.runner.classes} classes"
-                    raise DataError(f"input {input_id}", found, "use the data that the model was made for")
+                    raise DataError(name_input(input_id), found, "use the data that the model was made for")
                 mean, scale = self.noise.at(input_id, x)
                 if not mean.shape == scale.shape == shape:
                     found = f"its noise maps have the shapes {mean.shape} and {scale.shape}"
-                    raise DataError(f"input {input_id}", found, f"they must have the input's, {shape}")
+                    raise DataError(name_input(input_id), found, f"they must have the input's, {shape}")
                 eta = self.lattice.error(x, mean, scale, self.family) if self.lattice else 0.0
                 yield Job(input_id, x, mean, scale, procedure_for(input_id, scale, eta))
 

@@ -9,9 +9,10 @@ import click
 from click.core import ParameterSource
 
 from ars.command_line import Command, version_option
-from ars.errors import MissingPackage
+from ars.errors import ArgumentError, MissingPackage
 from ars.manifest import Profile
 from ars.noise import FAMILIES
+from ars.output import refuse_inputs
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -41,6 +42,7 @@ ENGINE = (
     "min_batch",
     "opt_batch",
     "max_batch",
+    "static_batch",
     "workspace",
     "timing_cache",
     "builder_optimization_level",
@@ -78,6 +80,7 @@ def _for_engine() -> tuple[str, ...]:
 @click.option("--min-batch", type=int, default=1, show_default=True, help="The engine's smallest batch,")
 @click.option("--opt-batch", type=int, default=256, show_default=True, help="the one that it is optimised for,")
 @click.option("--max-batch", type=int, default=1024, show_default=True, help="and the largest.")
+@click.option("--static-batch", type=int, help="Build it for batches of this size only, in place of these three.")
 @click.option("--workspace", type=int, help="MiB of GPU memory that the engine may use as scratch space.")
 @click.option("--timing-cache", type=FILE, help="A file that speeds up the next build (tensorrt).")
 @click.option("--builder-optimization-level", type=int, help="0 builds quickly, 5 builds fast engines.")
@@ -92,6 +95,7 @@ def _for_engine() -> tuple[str, ...]:
 @click.option("--pixel-deviation", type=CommaList("0.2,0.2,0.2", float), help="/ deviation, by channel.")
 @click.option("--sigma", type=float, help="The scale of your own model's noise, in pixel units.")
 @click.option("--family", help=f"Its family: {', '.join(FAMILIES)}.")
+@click.option("--overwrite", is_flag=True, help="Replace files that exist and are not of an earlier export.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 def main(
     model: Path | None,
@@ -106,9 +110,11 @@ def main(
     min_batch: int,
     opt_batch: int,
     max_batch: int,
+    static_batch: int | None,
     workspace: int | None,
     timing_cache: Path | None,
     builder_optimization_level: int | None,
+    overwrite: bool,
     quiet: bool,
     **own: Any,
 ) -> None:
@@ -127,9 +133,18 @@ def main(
     from ars.export.source import OwnModel
     from ars.export.tensorrt import BuildOptions
 
+    given = _for_engine()
+    if static_batch is not None:
+        for option in ("--min-batch", "--opt-batch", "--max-batch"):
+            if option in given:
+                raise ArgumentError("static-batch", static_batch, f"it takes the place of {option}: omit one of them")
+        min_batch = opt_batch = max_batch = static_batch
     profile = Profile(min_batch, opt_batch, max_batch)
     build = BuildOptions(profile, compute_capability, workspace, timing_cache, builder_optimization_level)
-    plan = ExportPlan(precision, tensorrt, build, calibration, min_agreement, ImageSize(resize, crop), _for_engine())
+    if timing_cache is not None:
+        refuse_inputs(timing_cache, [each for each in (model, own["weights"], calibration) if each is not None])
+    size = ImageSize(resize, crop)
+    plan = ExportPlan(precision, tensorrt, build, calibration, min_agreement, size, given, overwrite)
     with ExportProgress(quiet=quiet) as progress:
         written = export_model(model, output, OwnModel(**own), plan, progress)
     for path in written:

@@ -18,12 +18,14 @@ from ars.engine.backends import load_runner
 from ars.engine.runners import CpuRunner
 from ars.engine.runners.onnxruntime import OnnxRuntime
 
-__all__ = ["Kept", "Target", "keep_in_float", "reach"]
+__all__ = ["Kept", "Target", "keep_in_float", "reach", "time_ratio"]
 
 Array = NDArray[np.float32]
 
 # Draws that rank the layers; one run of the model for each layer.
 RANKING = 64
+# Draws of a timed run, and how often it is repeated.
+TIMED = 64
 ROUNDS = 5
 
 
@@ -121,7 +123,7 @@ def reach(
         middle = (low + high) // 2
         low, high = (low, middle) if agreement(middle) >= least else (middle, high)
     mixed, runner, after = tried[high]
-    cost = _time_ratio(runner, tried[0][1], target.draws[:RANKING])
+    cost = time_ratio(runner, tried[0][1], target.draws)
     return mixed, Kept(tuple(order[:high]), len(rounded), tried[0][2], after, cost)
 
 
@@ -154,8 +156,9 @@ def _open(model: onnx.ModelProto, folder: Path, how: Callable[[Path], CpuRunner]
         return how(path)
 
 
-def _time_ratio(one: CpuRunner, other: CpuRunner, draws: Array) -> float:
-    """The time of the first for these draws over that of the second, the fastest of interleaved rounds."""
+def time_ratio(one: CpuRunner, other: CpuRunner, draws: Array) -> float:
+    """The time of a draw with the first over that with the second: of each the fastest of interleaved rounds."""
+    draws = draws[:TIMED]
     times: dict[int, list[float]] = {0: [], 1: []}
     for _ in range(ROUNDS):
         for number, runner in enumerate((one, other)):

@@ -11,9 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ars.errors import ModelError, RunError, one_line
+from ars.errors import ModelError, NotExportable, one_line
 from ars.export.onnx_files import write_onnx
 from ars.export.parity import LARGEST_DIFFERENCE, NoisyInputs, collect_logits
+from ars.export.torchscript import ScriptModule, convert_script, script_bytes
 from ars.manifest import NoiseSettings
 from ars.noise import NoiseKind
 
@@ -44,7 +45,13 @@ def fingerprint(module: nn.Module, *, unregistered: bool = True) -> str:
     methods, hooks, and attributes of other types are not covered.
     """
     digest = hashlib.sha256()
+    scripts: list[str] = []
     for path, layer in module.named_modules():
+        if isinstance(layer, ScriptModule):
+            if not any(path.startswith(script) for script in scripts):
+                scripts.append(f"{path}." if path else "")
+                digest.update(script_bytes(layer))
+            continue
         digest.update(f"{path}: {type(layer).__module__}.{type(layer).__qualname__}\n".encode())
         tensors = {**vars(layer).get("_parameters", {}), **vars(layer).get("_buffers", {})}
         for name, value in sorted({**vars(layer), **tensors}.items()):
@@ -78,7 +85,8 @@ class FrozenModule:
     def __init__(self, module: nn.Module, name: str) -> None:
         self.name = name
         try:
-            frozen = copy.deepcopy(_unwrap(module))
+            with torch.no_grad():  # for TorchScript, whose parameters are copied by an operation of torch
+                frozen = copy.deepcopy(_unwrap(module))
         except Exception as error:  # a module may hold anything
             problem = f"it cannot be copied ({one_line(error)})"
             raise ModelError(name, problem, "give a function that calls it instead of the module") from error
@@ -104,13 +112,17 @@ class FrozenModule:
     def write(self, shape: tuple[int, ...], folder: Path) -> Path:
         """Write it as an ONNX file for inputs of this shape."""
         path = folder / f"{self.name}.onnx"
-        write_onnx(_move_to_cpu(self._module), shape, path, ["logits"], Path(self.name), instead=AS_IT_IS)
+        module = _move_to_cpu(self._module)
+        if isinstance(module.module, ScriptModule):
+            module.module = convert_script(module.module, shape, self.name, AS_IT_IS)
+        write_onnx(module, shape, path, ["logits"], Path(self.name), instead=AS_IT_IS)
         return path
 
 
-def _move_to_cpu(module: nn.Module) -> nn.Module:
+def _move_to_cpu(module: _Logits) -> _Logits:
     """A module on the CPU, with the tensors that are plain attributes of its layers, which `cpu()` leaves alone."""
-    module = copy.deepcopy(module).cpu()
+    with torch.no_grad():
+        module = copy.deepcopy(module).cpu()
     for layer in module.modules():
         for name, value in list(vars(layer).items()):
             if isinstance(value, Tensor):
@@ -129,4 +141,4 @@ def check_parity(module: FrozenModule, run: Any, x: Array, mean: Array, scale: A
     if (np.isfinite(ours) != finite).any() or not apart <= LARGEST_DIFFERENCE:
         found = math.inf if (np.isfinite(ours) != finite).any() else apart
         problem = f"its logits as ONNX differ from torch's by {found:.2g} of the largest"
-        raise RunError(f"{module.name}: {problem}; {AS_IT_IS}, and please report this with the module")
+        raise NotExportable(module.name, problem, f"{AS_IT_IS}, and please report this with the module")

@@ -8,7 +8,7 @@ import onnx
 import torch
 from torch import nn
 
-from ars.errors import ModelError, one_line
+from ars.errors import NotExportable, one_line
 from ars.export.graphs import MAX_BYTES, OPSET, silence
 
 __all__ = ["write_onnx"]
@@ -63,7 +63,7 @@ def _trace(
             fix = "rewrite that `if` or loop with torch.where or torch.cond"
         else:
             problem, fix = f"torch.export cannot trace it ({one_line(reason)})", "make it work with torch.export first"
-        raise ModelError(source, problem, _or(fix, instead)) from error
+        raise NotExportable(source, problem, _or(fix, instead)) from error
 
 
 def _or(fix: str, instead: str | None) -> str:
@@ -72,7 +72,7 @@ def _or(fix: str, instead: str | None) -> str:
 
 def _conversion_error(
     error: BaseException, program: torch.export.ExportedProgram, source: Path, instead: str | None
-) -> ModelError:
+) -> NotExportable:
     """An error that names the operator that ONNX lacks, and the module that uses it."""
     reason = ""
     cause: BaseException | None = error
@@ -82,10 +82,10 @@ def _conversion_error(
             name = missing[1].rpartition(".")[2]
             where = _module_path(program, name)
             problem = f"its operator {missing[1]}{where} has no counterpart in ONNX"
-            return ModelError(source, problem, _or("replace it in the model with operators that have one", instead))
+            return NotExportable(source, problem, _or("replace it in the model with operators that have one", instead))
         reason, cause = str(cause), cause.__cause__
     problem = f"it cannot be converted to ONNX ({one_line(reason)})"
-    return ModelError(source, problem, _or("change the model there", instead))
+    return NotExportable(source, problem, _or("change the model there", instead))
 
 
 def _module_path(program: torch.export.ExportedProgram, operator: str) -> str:

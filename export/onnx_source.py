@@ -1,5 +1,6 @@
 """Open an ONNX file for export, without torch. It is taken as it is, or adapted to what the engine takes."""
 
+from contextlib import closing
 from pathlib import Path
 
 import onnx
@@ -10,13 +11,17 @@ from ars.errors import ModelError
 from ars.export.adapter import adapt
 from ars.export.graphs import MAX_BYTES, OPSET, opset_of, precision_of, read_onnx
 from ars.export.source import OwnModel, Source
-from ars.external_data import hash_model
+from ars.external_data import HashedModel, hash_model
 from ars.manifest import manifest_beside
 
 __all__ = ["isotropic_generator", "open_onnx"]
 
 
 def open_onnx(path: Path, own: OwnModel) -> Source:
+    if not path.exists():
+        raise ModelError(path, "there is no such file", "give the path of an ONNX model")
+    with closing(HashedModel(path)) as given:
+        given.onnx_source("onnxruntime")  # refuses a model that is not safe to load
     model = read_onnx(path)
     precision, opset = precision_of(model), opset_of(model)
     stem = path.stem.removesuffix(f".{precision}")

@@ -9,13 +9,13 @@ import numpy as np
 import onnx
 
 from ars.data import ImageSize
-from ars.engine.backends import load_generator, load_runner
+from ars.engine.backends import choose_backend, load_generator, load_runner
 from ars.engine.noise_maps import open_generator
 from ars.errors import ArgumentError, ArsError, InputError, MissingPackage, ModelError, RunError, one_line
 from ars.export.draft import Draft
 from ars.export.examples import FEWEST, Examples, read_examples
 from ars.export.graphs import MAX_BYTES
-from ars.export.mixed import Kept, Target
+from ars.export.mixed import Kept, Target, time_ratio
 from ars.export.onnx_source import open_onnx
 from ars.export.parity import LARGEST_DIFFERENCE, NoisyInputs, collect_logits, compare
 from ars.export.precision import write_fp16, write_int8
@@ -24,6 +24,7 @@ from ars.export.source import Array, OwnModel, Source
 from ars.export.tensorrt import BuildOptions, Flavour, build_engine, check_capabilities, find_flavour, local_gpu
 from ars.external_data import hash_model
 from ars.manifest import PRECISIONS, Manifest, Parity
+from ars.trial import own_models
 
 __all__ = ["ExportPlan", "export_model"]
 
@@ -51,6 +52,8 @@ class ExportPlan:
     """The size that images of this data are brought to."""
     for_engine: tuple[str, ...]
     """The options for the engine that were given."""
+    overwrite: bool = False
+    """Whether to overwrite files that are not of an earlier export."""
 
     def __post_init__(self) -> None:
         for precision in self.precisions:
@@ -75,7 +78,9 @@ def export_model(
         progress.say(note)
     precisions = _choose_precisions(source, plan.precisions)
     examples = _choose_examples(source, plan, progress)
-    with Draft(source.path.parent if folder is None else folder, f"{source.stem}.json") as draft:
+    inputs = [each for each in (path, own.weights, plan.calibration) if each is not None]
+    home = source.path.parent if folder is None else folder
+    with Draft(home, f"{source.stem}.json", inputs, overwrite=plan.overwrite) as draft:
         classifier = _write(source, source.classifier, f"{source.stem}.onnx", ["logits"], draft, progress)
         generator = _write(source, source.generator, f"{source.stem}.noise.onnx", ["mean", "scale"], draft, progress)
         to_calibrate, to_compare = _add_noise(source, generator, examples)
@@ -102,6 +107,8 @@ def export_model(
                 progress.say(f"{file.name}: {kept.describe()}")
             parity = measure(file)
             _check_agreement(file, parity, plan.min_agreement, ADVICE[precision])
+            if precision == "int8":
+                _compare_speed(file, classifier, to_calibrate, progress)
             draft.add("classifier", file, precision, parity)
             smallest = file, precision
         if flavour is not None:
@@ -221,7 +228,8 @@ def _bring_to(
             write_fp16(classifier, file, named)
             return None
         target = Target((1 + least) / 2, np.concatenate(list(to_calibrate.choice_draws())))
-        return write_int8(classifier, file, list(to_calibrate.calibration_draws()), named, target)
+        with own_models():
+            return write_int8(classifier, file, list(to_calibrate.calibration_draws()), named, target)
     except (ArsError, OSError, MemoryError):
         raise
     except Exception as error:  # the tools raise many types of errors
@@ -235,7 +243,8 @@ def _external_files(classifier: Path) -> list[Path]:
 
 def _measure(file: Path, reference: str, inputs: NoisyInputs, theirs: Array, progress: ExportProgress) -> Parity:
     progress.begin(f"comparing {file.name}", len(inputs))
-    runner = load_runner(file)
+    with own_models():
+        runner = load_runner(file)
     ours = collect_logits(inputs, runner.run, progress.advance)
     parity = compare(inputs, theirs, ours, reference, f"{runner.name} {runner.version}")
     apart = parity.certified_accuracy_difference
@@ -247,6 +256,22 @@ def _measure(file: Path, reference: str, inputs: NoisyInputs, theirs: Array, pro
         f"within {parity.largest_difference:.1e} of the largest{accuracy} (run by {parity.runner})"
     )
     return parity
+
+
+def _compare_speed(file: Path, classifier: Path, inputs: NoisyInputs, progress: ExportProgress) -> None:
+    """Say what INT8 gains on this machine, where each file is run by the backend that is taken for it."""
+    with own_models():
+        ours = load_runner(file)
+        # A manifest beside the user's file may be of an earlier file of this name.
+        theirs = load_runner(classifier, choose_backend(classifier, None)[0])
+    ratio = time_ratio(ours, theirs, np.concatenate(list(inputs.choice_draws())))
+    found = (
+        f"{file.name}: a draw takes {ratio:.2f} times as long ({ours.name}) as with {classifier.name} ({theirs.name})"
+    )
+    if ratio < 1:
+        progress.say(found)
+    else:
+        progress.warn(f"{found}: INT8 is not faster here, so certify with {classifier.name}")
 
 
 def _check_difference(file: Path, difference: float, reference: str) -> None:
@@ -275,8 +300,9 @@ def _write_engine(
     plan, build = build_engine(onnx, flavour, options, lambda phase, done, steps: progress.set(done, steps))
     draft.path(name).write_bytes(plan)
     draft.add("engine", draft.path(name), precision, build=build)
+    smallest, largest = build.profile.min_batch, build.profile.max_batch
     progress.say(
         f"{name}: {len(plan) / 1e6:.1f} MB from {onnx.name} in {time.perf_counter() - start:.1f} s by {build.flavour} "
         f"{build.version}, for compute capability {', '.join(build.compute_capabilities)} and batches of "
-        f"{build.profile.min_batch} to {build.profile.max_batch}"
+        f"{f'{smallest} only' if smallest == largest else f'{smallest} to {largest}'}"
     )

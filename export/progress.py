@@ -6,6 +6,8 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
+from ars.printable import printable
+
 __all__ = ["ExportProgress"]
 
 
@@ -36,11 +38,11 @@ class ExportProgress:
     def say(self, text: str) -> None:
         """Print a line above the bar."""
         if not self._quiet:
-            self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+            self._console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
     def warn(self, doubt: str) -> None:
         """Say what may be wrong with the data, also if nothing else is said."""
-        self._console.print(f"Warning: {doubt}", markup=False, highlight=False, soft_wrap=True)
+        self._console.print(printable(f"Warning: {doubt}"), markup=False, highlight=False, soft_wrap=True)
 
     def __enter__(self) -> "ExportProgress":
         self._bar.start()

@@ -15,6 +15,7 @@ from ars.errors import ArgumentError, ArsError, ModelError, one_line
 from ars.export.examples import Examples
 from ars.export.graphs import silence
 from ars.export.source import Array, OwnModel, Source
+from ars.export.torchscript import convert_script
 from ars.manifest import NoiseSettings
 from ars.train.classifiers import Normalize, make_classifier, usual_pixels
 from ars.train.model_file import load_model
@@ -144,16 +145,9 @@ def _needed_shape(path: Path, shape: tuple[int, ...] | None) -> tuple[int, ...]:
 
 
 def _open_torchscript(path: Path, script: Any, given: tuple[int, ...] | None) -> tuple[nn.Module, tuple[int, ...]]:
-    from torch._export.converter import TS2EPConverter  # as torch.onnx itself recommends
-
     shape = _needed_shape(path, given)
     _count_classes(path, script.eval(), shape)
-    try:
-        module: nn.Module = TS2EPConverter(script, (torch.zeros(2, *shape),)).convert().module()
-    except Exception as error:  # it raises many types of errors
-        fix = "save the model with torch.export instead"
-        raise ModelError(path, f"torch.export cannot convert its TorchScript ({one_line(error)})", fix) from error
-    return module, shape
+    return convert_script(script, shape, path, "save the model with torch.export instead"), shape
 
 
 def _open_exported(path: Path, program: Any, given: tuple[int, ...] | None) -> tuple[nn.Module, tuple[int, ...]]:

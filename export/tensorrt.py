@@ -150,6 +150,8 @@ def build_engine(
         raise _parser_error(source, parser)
     config = builder.create_builder_config()
     config.clear_flag(trt.BuilderFlag.TF32)  # on by default; it rounds the factors of fp32 products to 10 bits
+    if flavour.name == "tensorrt_rtx":
+        config.set_flag(trt.BuilderFlag.REQUIRE_USER_ALLOCATION)  # so that the engine can be part of a CUDA graph
     _set_profile(source, builder, network, config, options.profile)
     if options.compute_capabilities:
         config.num_compute_capabilities = len(options.compute_capabilities)
@@ -188,8 +190,11 @@ def _set_profile(source: Path, builder: Any, network: Any, config: Any, profile:
                 fix = f"export it with a dynamic batch, or give --min-batch, --opt-batch and --max-batch {batch}"
                 raise ModelError(source, f"it takes only batches of {batch}", fix)
             continue
-        shapes = builder.create_optimization_profile()
         sizes = (profile.min_batch, profile.opt_batch, profile.max_batch)
+        if len(set(sizes)) == 1:  # TensorRT then knows every shape of the network, and chooses its kernels for these
+            tensor.shape = (profile.opt_batch, *sides)
+            continue
+        shapes = builder.create_optimization_profile()
         shapes.set_shape(tensor.name, *((size, *sides) for size in sizes))
         config.add_optimization_profile(shapes)
 

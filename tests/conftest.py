@@ -1,4 +1,5 @@
 import gc
+import os
 import signal
 
 import hypothesis
@@ -11,6 +12,16 @@ hypothesis.settings.load_profile("without a deadline")
 
 # A shell starts background jobs with SIGINT ignored, and children inherit that; some tests interrupt theirs.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _cache_of_the_tests(tmp_path_factory):
+    """Models that passed their trial are remembered for all tests, and not in the user's own cache."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cache"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder))
+        yield
 
 
 @pytest.fixture
@@ -28,3 +39,14 @@ def machine():
 def same_seed(monkeypatch):
     """The seed that would be random is always 0."""
     monkeypatch.setattr("ars.engine.smoothed.secrets.randbits", lambda bits: 0)
+
+
+@pytest.fixture
+def one_thread():
+    """torch's threads, which sums depend on, are not what another test left."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # The GPU tests on the real pycuda, which has no wheels: it is built here against the CUDA toolkit that nvcc belongs to,
 # PyPI's curand, and an empty libcuda.so, and loads the simulated driver. `make test-gpu-lab` runs this; it takes minutes.
-# Tests of lost GPUs are left out: pycuda aborts in its destructors there (docs/gpu.md).
+# Tests of lost GPUs and of every call failing are left out: docs/gpu.md lists what pycuda makes of these.
 set -e
 cd "$(dirname "$0")/.."
 lab=$PWD/build/gpu-lab bin=$PWD/.venv/bin

@@ -1,5 +1,5 @@
-"""Every command that the README and docs/deciding.md show is run here, on small files of the same names and with few
-draws."""
+"""Every command that the README, docs/deciding.md and docs/attack.md show is run here, on small files of the same names
+and with few draws."""
 
 import re
 import shlex
@@ -25,7 +25,7 @@ COMMANDS = {"ars-train": train, "ars-export": export, "ars-engine": engine, "ars
 
 # What makes a command short: words that are added at its end, and so win over those that the README shows.
 LESS = {
-    ("ars-train",): "--epochs 1 --limit 64 --batch 32 --draws 1 --arch cnn",
+    ("ars-train",): "--epochs 1 --limit 64 --batch 32 --draws 1 --arch cnn --overwrite",
     ("ars-export",): "--min-agreement 0",
     ("ars-engine", "certify"): "--n 50 --limit 2 --batch 16",
     ("ars-engine", "predict"): "--n 50 --limit 2 --batch 16",
@@ -33,6 +33,7 @@ LESS = {
     ("ars-engine", "covers"): "--input 0",
     ("ars-bench", "sweep"): "--n 50 --limit 2 --batch 16",
     ("ars-bench", "run"): "--rounds 3 --n 200 --batch 16 --inputs 2 --backend loop --backend onnxruntime",
+    ("ars-bench", "attack"): "--n 100 --limit 1 --steps 1 --draws 2 --restarts 1",
     ("ars-bench", "paper"): "--n 50 --limit 4 --batch 16 --rounds 3",
     ("ars-bench", "sampler"): "--rounds 3 --batch 10",
     ("ars-bench", "overhead"): "--rounds 3 --batch 4",
@@ -52,7 +53,7 @@ def shown_commands(text):
     return [" ".join(shlex.split(line, comments=True)) for line in lines if re.match(r"(\$ )?(ars-|python )", line)]
 
 
-PAGES = ("README.md", "docs/deciding.md")
+PAGES = ("README.md", "docs/deciding.md", "docs/attack.md")
 SHOWN = [command.removeprefix("$ ") for page in PAGES for command in shown_commands((REPOSITORY / page).read_text())]
 
 

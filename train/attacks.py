@@ -1,4 +1,4 @@
-"""PGD attacks (Madry et al., 2018) on the classifier alone, or on its expected loss under noise."""
+"""PGD attacks (Madry et al., 2018) on the classifier alone, on its expected loss under noise, or on its votes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,9 +10,14 @@ from ars.errors import ArgumentError
 from ars.noise import Family
 from ars.train.smoothing import SmoothedModel, standard_noise
 
-__all__ = ["Attack", "clean_loss", "noisy_loss", "pgd"]
+__all__ = ["Attack", "Maps", "clean_loss", "lp_lengths", "noisy_loss", "pgd", "vote_loss"]
 
 Loss = Callable[[Tensor, Tensor], Tensor]
+Maps = Callable[[Tensor], tuple[Tensor, Tensor]]
+"""From inputs to the mean and the scale of their noise."""
+
+SPARSITY = 0.01
+"""The share of the coordinates that a step in the l1 norm moves (Tramer and Boneh, 2019)."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +29,8 @@ class Attack:
     steps: int = 10
 
     def __post_init__(self) -> None:
-        if self.norm not in (2, float("inf")):
-            raise ArgumentError("norm", self.norm, "PGD is for the norms 2 and inf")
+        if self.norm not in (1, 2, float("inf")):
+            raise ArgumentError("norm", self.norm, "PGD is for the norms 1, 2 and inf")
         if not 0 <= self.epsilon < float("inf"):
             raise ArgumentError("epsilon", self.epsilon, "it must be finite and not negative")
         if self.steps < 1:
@@ -49,27 +54,81 @@ def noisy_loss(model: SmoothedModel, family: Family, draws: int, *, through_gene
     return loss
 
 
-def pgd(loss: Loss, x: Tensor, labels: Tensor, attack: Attack) -> Tensor:
-    """Adversarial copies of x: they lie in the ball around x and in [0, 1], and the loss is large there. The ascent
-    starts at x. The model should be in evaluation mode, as it is during certification."""
+def vote_loss(classifier: nn.Module, maps: Maps, family: Family, draws: int, generator: torch.Generator) -> Loss:
+    """How far another answer leads in the votes of a smoothed classifier: the logarithm of the ratio of two mean
+    probabilities, that of the likeliest other class and that of the label (Salman et al., 2019, have the latter alone).
+    The noise is drawn anew at each call, and gradients flow through the maps."""
+
+    def loss(x: Tensor, labels: Tensor) -> Tensor:
+        mean, scale = maps(x)
+        noisy = x + mean + scale * standard_noise(family, x, draws, generator)
+        logits = classifier(noisy.flatten(0, 1))
+        shares = logits.log_softmax(1).reshape(draws, len(x), -1).logsumexp(0)
+        own = labels[:, None]
+        others = shares.scatter(1, own, float("-inf")).amax(1)
+        return (others - shares.gather(1, own)[:, 0]).sum()
+
+    return loss
+
+
+def pgd(
+    loss: Loss,
+    x: Tensor,
+    labels: Tensor,
+    attack: Attack,
+    *,
+    scale: Tensor | float = 1.0,
+    start: Tensor | None = None,
+    pixels: bool = True,
+) -> Tensor:
+    """Adversarial copies of x, where the loss is large: they lie in the ball ||delta / scale|| <= epsilon around x, and
+    in [0, 1] unless `pixels` is false. The ascent starts at x, or at the copies `start` of it. The model should be in
+    evaluation mode, as it is during certification."""
     step = 2.5 * attack.epsilon / attack.steps
-    delta = torch.zeros_like(x)
+    delta = torch.zeros_like(x) if start is None else start - x
     for _ in range(attack.steps):
         with torch.enable_grad():
             delta.requires_grad_(True)
             (gradient,) = torch.autograd.grad(loss(x + delta, labels), delta)
         with torch.no_grad():
-            if attack.norm == 2:
-                delta = _shorten(delta + step * gradient / _length(gradient).clamp_min(1e-12), attack.epsilon)
-            else:
-                delta = (delta + step * gradient.sign()).clamp(-attack.epsilon, attack.epsilon)
-            delta = (x + delta).clamp(0, 1) - x
+            if pixels:  # no step into the wall
+                free = torch.where(gradient > 0, x + delta < 1, x + delta > 0)
+                gradient = gradient * free
+            moved = delta / scale + step * _steepest(scale * gradient, attack.norm)
+            delta = scale * _project(moved, attack.norm, attack.epsilon)
+            if pixels:
+                delta = (x + delta).clamp(0, 1) - x
     return (x + delta).detach()
 
 
-def _length(batch: Tensor) -> Tensor:
-    return batch.flatten(1).norm(dim=1).reshape(-1, *[1] * (batch.ndim - 1))
+def _steepest(gradient: Tensor, norm: float) -> Tensor:
+    """The step of length 1 in this norm along which the loss rises fastest; in l1 it is divided among a few
+    coordinates, because steps along one coordinate take long to get anywhere."""
+    if norm == float("inf"):
+        return gradient.sign()
+    if norm == 2:
+        return gradient / lp_lengths(gradient, 2).clamp_min(1e-12)
+    flat = gradient.flatten(1)
+    largest = flat.abs().topk(max(1, round(SPARSITY * flat.shape[1])), dim=1).indices
+    signs = torch.zeros_like(flat).scatter(1, largest, flat.gather(1, largest).sign())
+    return (signs / largest.shape[1]).reshape(gradient.shape)
 
 
-def _shorten(delta: Tensor, epsilon: float) -> Tensor:
-    return delta * (epsilon / _length(delta).clamp_min(1e-12)).clamp_max(1)
+def _project(delta: Tensor, norm: float, epsilon: float) -> Tensor:
+    """The nearest point of the ball of radius epsilon in this norm."""
+    if norm == float("inf"):
+        return delta.clamp(-epsilon, epsilon)
+    if norm == 2:
+        return delta * (epsilon / lp_lengths(delta, 2).clamp_min(1e-12)).clamp_max(1)
+    flat = delta.flatten(1)
+    # Every size is reduced by the same amount, and not below 0 (Duchi et al., 2008).
+    sizes = flat.abs().sort(dim=1, descending=True).values
+    cuts = (sizes.cumsum(1) - epsilon) / torch.arange(1, flat.shape[1] + 1, device=flat.device)
+    last = (sizes > cuts).sum(1, keepdim=True).clamp_min(1) - 1
+    cut = cuts.gather(1, last).clamp_min(0)
+    return (flat.sign() * (flat.abs() - cut).clamp_min(0)).reshape(delta.shape)
+
+
+def lp_lengths(batch: Tensor, norm: float) -> Tensor:
+    """The lengths of a batch in this norm, with an axis of 1 for each of an input's."""
+    return batch.flatten(1).norm(dim=1, p=norm).reshape(-1, *[1] * (batch.ndim - 1))

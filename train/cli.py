@@ -8,6 +8,7 @@ import click
 from ars.command_line import Command, version_option
 from ars.errors import ArgumentError, MissingPackage, ModelError
 from ars.noise import FAMILIES, NoiseKind, family_named
+from ars.output import refuse_inputs
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -28,6 +29,13 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     default=0.0,
     show_default=True,
     help="Reward for a large geometric mean of the scale (dataset and input noise).",
+)
+@click.option(
+    "--consistency",
+    type=float,
+    default=0.0,
+    show_default=True,
+    help="Weight of consistency regularisation, like 10; needs two draws.",
 )
 @click.option("--epochs", type=int, default=10, show_default=True)
 @click.option("--batch", type=int, default=128, show_default=True, help="Images per step.")
@@ -51,6 +59,8 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--seed", type=click.IntRange(0, 4095), default=0, show_default=True)
 @click.option("--init", type=FILE, help="Start from the weights of this model.pt or state_dict.")
 @click.option("--resume", is_flag=True, help="Resume the unfinished run in the output file.")
+@click.option("--precision", default="auto", show_default=True, help="auto, fp32, bf16 or fp16 (GPUs).")
+@click.option("--overwrite", is_flag=True, help="Replace the output file if it exists.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda.")
 @click.option("-o", "--output", type=FILE, default=Path("model.pt"), show_default=True)
 def main(
@@ -63,6 +73,7 @@ def main(
     scale_floor: float,
     scale_ceiling: float,
     volume_weight: float,
+    consistency: float,
     epochs: int,
     batch: int,
     draws: int,
@@ -79,6 +90,8 @@ def main(
     seed: int,
     init: Path | None,
     resume: bool,
+    precision: str,
+    overwrite: bool,
     device: str,
     output: Path,
 ) -> None:
@@ -99,7 +112,7 @@ def main(
     )
     from ars.train.noise_models import NoiseShape
     from ars.train.plan import TrainingPlan
-    from ars.train.processes import choose_device, is_first
+    from ars.train.processes import choose_device, choose_precision, is_first
     from ars.train.progress import TrainingProgress
     from ars.train.weights import load_weights, start_from
 
@@ -107,11 +120,31 @@ def main(
         raise ArgumentError("dataset", None, "say what to train on, like --dataset fashion-mnist")
     if not output.parent.is_dir():
         raise ModelError(output, "its folder does not exist", "make it, or choose another --output")
+    refuse_inputs(output, [dataset, *([] if init is None or overwrite else [init])])
     check_output(output)
     if resume and not output.exists():
         raise ModelError(output, "there is no such file to resume", "omit --resume to start a new run")
+    where = choose_device(device)
+    if output.exists() and not resume and not overwrite:
+        lost = find_unfinished(output)
+        what = "it exists" if lost is None else f"it holds an unfinished run, stopped after epoch {lost}"
+        other = "" if lost is None else "continue it with --resume, "
+        raise ModelError(output, what, f"{other}choose another --output, or replace it with --overwrite")
     plan = TrainingPlan(
-        epochs, batch, draws, lr, optimizer, schedule, weights, shift, flip, random_crop, seed, volume_weight
+        epochs,
+        batch,
+        draws,
+        lr,
+        optimizer,
+        schedule,
+        weights,
+        shift,
+        flip,
+        random_crop,
+        seed,
+        volume_weight,
+        consistency,
+        choose_precision(precision, where),
     )
     bounds = NoiseShape(sigma0, mean_max, scale_floor, scale_ceiling)
     noise_kind, noise_family = NoiseKind(kind), family_named(family).name
@@ -119,7 +152,6 @@ def main(
         raise ArgumentError(
             "volume-weight", volume_weight, "isotropic noise has one scale; use --noise dataset or --noise input"
         )
-    where = choose_device(device)
     data = open_training_data(dataset, ImageSize(resize, crop), limit, random_crop)
     statistics = data.images.pixel_statistics()
     settings = ModelSettings(
@@ -142,10 +174,6 @@ def main(
         loaded = start_from(init, model.classifier)
         if loaded.note is not None and is_first():
             click.echo(loaded.note, err=True)
-    lost = None if resume else find_unfinished(output)
-    if lost is not None and is_first():
-        problem = f"its unfinished run, stopped after epoch {lost}, will be overwritten after the first epoch"
-        click.echo(f"{output}: {problem}; use --resume to continue it", err=True)
     done = 0 if earlier is None else earlier["state"]["epoch"]
     try:
         with TrainingProgress(plan, quiet=not is_first()) as progress:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ars.checks import whole_number
 from ars.errors import ArgumentError, ModelError, RunError
 from ars.noise import family_named
 from ars.train.batches import Augmentation
@@ -26,6 +27,7 @@ __all__ = ["EpochMetrics", "train"]
 
 # The number of validation images that are stored in a model.pt.
 EXAMPLES = 128
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @dataclass(frozen=True)
@@ -94,24 +96,33 @@ class _Run:
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack it
         self._wrapped = place.wrap(model, device)
         self._optimizer, self._schedule = make_optimizer(model, plan, plan.epochs * self._steps)
-        self._scaler = torch.amp.GradScaler(device.type, enabled=device.type == "cuda")
+        self._scaler = torch.amp.GradScaler(device.type, enabled=plan.precision == "fp16")
         self._metrics: list[EpochMetrics] = []
 
     def restore(self, state: dict[str, Any]) -> int:
         """Restore the state of a checkpoint; returns the number of completed epochs."""
         try:
             self._optimizer.load_state_dict(state["optimizer"])
-            self._schedule.load_state_dict(state["schedule"])
+            self._metrics = [EpochMetrics(**metrics) for metrics in state["metrics"]]
+            done = whole_number("epoch", state["epoch"], 0, self._plan.epochs, f"the run has {self._plan.epochs}")
+            self._restore_schedule(state["schedule"], done)
             if state["scaler"]:
                 self._scaler.load_state_dict(state["scaler"])
-            self._metrics = [EpochMetrics(**metrics) for metrics in state["metrics"]]
-            done = int(state["epoch"])
         except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
             problem = f"its training state cannot be resumed ({error})"
             raise ModelError(self._out, problem, "omit --resume to start a new run") from error
         if self._place.rank == 0:  # drop the lines of epochs after the checkpoint, which are repeated
             self._write_metrics(self._metrics, "w")
         return done
+
+    def _restore_schedule(self, state: dict[str, Any], done: int) -> None:
+        """Load the state of the schedule, which torch takes as it is, whatever it says."""
+        own, steps = self._schedule.state_dict(), done * self._steps
+        if state.keys() != own.keys() or state["base_lrs"] != own["base_lrs"]:
+            raise ValueError("its schedule is another one")
+        if state["last_epoch"] != steps or state["_step_count"] != steps + 1:
+            raise ValueError(f"its schedule is at step {state['last_epoch']}, and {done} epochs have {steps}")
+        self._schedule.load_state_dict(own | {name: state[name] for name in ("last_epoch", "_step_count")})
 
     def epoch(self, epoch: int, on_step: Callable[[int, int, float], None]) -> EpochMetrics:
         start = time.perf_counter()
@@ -155,9 +166,9 @@ class _Run:
 
     def _step(self, x: Tensor, labels: Tensor, z: Tensor, volume_weight: float) -> Tensor:
         """Take one step of the optimizer; returns the losses over the whole batch."""
-        with torch.autocast(self._device.type, enabled=self._device.type == "cuda"):
+        with torch.autocast(self._device.type, DTYPES[self._plan.precision], self._plan.precision != "fp32"):
             losses = self._wrapped(x, labels, z)
-            total = losses.total(self._plan.weights, volume_weight)
+        total = losses.total(self._plan.weights, volume_weight, self._plan.consistency)
         weight = self._place.weight(len(x), self._plan.batch)
         self._optimizer.zero_grad()
         self._scaler.scale(total * weight).backward()

@@ -5,7 +5,6 @@ It holds everything that export needs, and, until training has finished, the sta
 
 import dataclasses
 import json
-import tempfile
 from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from ars.checks import whole_number
 from ars.errors import ArgumentError, ArsError, ModelError, RunError, one_line
 from ars.noise import NoiseKind, family_named
 from ars.output import replacing
+from ars.temporaries import temporary_file
 from ars.train.batches import Images
 from ars.train.classifiers import Normalize, make_classifier
 from ars.train.noise_models import Attenuation, DatasetNoise, NoiseShape, make_noise
@@ -108,7 +108,7 @@ def check_output(path: Path) -> None:
     try:
         if path.exists() and not path.is_file():
             raise ModelError(path, "it is not a regular file", "choose another --output")
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f"{path.name}.", suffix=".partial"):
+        with temporary_file(path):
             pass
     except OSError as error:
         raise ModelError(path, f"it cannot be written ({error.strerror})", "choose another --output") from error

@@ -111,8 +111,13 @@ class NoiseGenerator(nn.Module):
         features = x
         for convolution in self.dense:
             new = nn.functional.leaky_relu(convolution(features), 0.2)
-            features = torch.cat([features, new], dim=1)
-        return self.bounds.mean(self.mean_branch(features)), self.bounds.scale(self.scale_branch(features))
+            # Under autocast `new` has 16 bits; with x in 32 bits, all features would be widened to 32.
+            features = torch.cat([features.to(new.dtype), new], dim=1)
+        # One convolution for both branches reads the features once.
+        branches = (self.mean_branch, self.scale_branch)
+        weight, bias = (torch.cat([getattr(one, name) for one in branches]) for name in ("weight", "bias"))
+        mean, scale = nn.functional.conv2d(features, weight, bias, padding=1).to(x.dtype).chunk(2, dim=1)
+        return self.bounds.mean(mean), self.bounds.scale(scale)
 
 
 def make_noise(kind: NoiseKind, shape: Sequence[int], bounds: NoiseShape) -> nn.Module:

@@ -15,6 +15,7 @@ from ars.train.noise_models import DatasetNoise
 __all__ = ["TrainingPlan", "make_optimizer"]
 
 OPTIMIZERS = ("adamw", "sgd")
+PRECISIONS = ("fp32", "bf16", "fp16")
 SCHEDULES = ("cosine", "step", "constant")
 # How much faster than the weights the scale map of a data set is learned, if its volume is rewarded.
 MAP_RATE = 20
@@ -37,6 +38,10 @@ class TrainingPlan:
     seed: int = 0
     volume_weight: float = 0.0
     """The weight of the reward for a large geometric mean of the scale, and so for a large volume of the regions."""
+    consistency: float = 0.0
+    """The weight lambda of consistency regularisation (Jeong and Shin, 2020); 0 leaves it out."""
+    precision: str = "fp32"
+    """Of the convolutions and matrix products; weights, statistics of batch normalisation and losses are float32."""
 
     def __post_init__(self) -> None:
         for name, value in (("epochs", self.epochs), ("batch", self.batch), ("draws", self.draws)):
@@ -50,9 +55,17 @@ class TrainingPlan:
             )
         if not 0 <= self.volume_weight < math.inf:
             raise ArgumentError("volume-weight", self.volume_weight, "it must be finite and not negative")
+        if not 0 <= self.consistency < math.inf:
+            raise ArgumentError("consistency", self.consistency, "it must be finite and not negative")
+        if self.consistency and self.draws < 2:
+            raise ArgumentError("consistency", self.consistency, "it compares draws of an image; use --draws 2 or more")
         if self.random_crop is not None and self.shift:
             raise ArgumentError("shift", self.shift, "--random-crop already moves the image; omit one of the two")
-        for what, name, known in (("optimizer", self.optimizer, OPTIMIZERS), ("schedule", self.schedule, SCHEDULES)):
+        for what, name, known in (
+            ("optimizer", self.optimizer, OPTIMIZERS),
+            ("schedule", self.schedule, SCHEDULES),
+            ("precision", self.precision, PRECISIONS),
+        ):
             if name not in known:
                 raise UnknownName(what, name, known)
 

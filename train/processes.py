@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ars.errors import ArgumentError, UnknownName
 
-__all__ = ["Place", "choose_device", "fixed_threads", "is_first", "joined"]
+__all__ = ["Place", "choose_device", "choose_precision", "fixed_threads", "is_first", "joined"]
 
 
 def choose_device(name: str) -> torch.device:
@@ -28,6 +28,19 @@ def choose_device(name: str) -> torch.device:
         raise ArgumentError("device", name, f"there are more processes than GPUs ({number}); start one process per GPU")
     torch.cuda.set_device(local)
     return torch.device("cuda", local)
+
+
+def choose_precision(name: str, device: torch.device) -> str:
+    """The precision that `name` means on this device. `auto` is fp16 on a GPU, bf16 on a processor that has
+    instructions for it, and fp32 elsewhere."""
+    if name == "fp16" and device.type == "cpu":
+        raise ArgumentError("precision", name, "fp16 is for GPUs; use bf16 or fp32")
+    if name != "auto":
+        return name
+    if device.type == "cuda":
+        return "fp16"
+    capabilities = torch.cpu.get_capabilities()
+    return "bf16" if any(capabilities.get(one) for one in ("avx512_bf16", "amx_bf16", "bf16")) else "fp32"
 
 
 def is_first() -> bool:

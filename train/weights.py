@@ -11,6 +11,7 @@ import errno
 import io
 import re
 import warnings
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from ars.errors import MissingPackage, ModelError, one_line
+from ars.regular import check_regular
 
 __all__ = ["Loaded", "load_weights", "read_torch_file", "start_from"]
 
@@ -31,6 +33,10 @@ SAFETENSORS = ".safetensors"
 _FIX = "use the architecture that the file was made with"
 COUNTER = "num_batches_tracked"
 """Of batch normalisation. It does not matter for inference, and old checkpoints lack it."""
+LARGEST_PLAIN = 10_000_000
+"""The most values that a file may hold beside the numbers of its tensors."""
+SMALL_TENSOR = 2**20
+"""The bytes up to which a tensor may repeat its values."""
 _SCALAR = np.float64(0).__reduce__()[0]
 # Plain data that checkpoints of the field hold beside tensors: numbers of numpy, and the arguments of a script.
 PLAIN: list[Any] = [
@@ -56,11 +62,15 @@ def read_torch_file(path: Path, data: bytes | None = None) -> Any:
     """Load a PyTorch file of tensors and plain data; nothing in it is run. `data` is its content, if already read."""
     if not path.exists():
         raise ModelError(path, "there is no such file", "`ars-train` writes one")
+    check_regular(path, ModelError)
     try:
         # The warnings are about odd pickles, which either load or fail.
         with warnings.catch_warnings(action="ignore"), torch.serialization.safe_globals(PLAIN):
-            return torch.load(path if data is None else io.BytesIO(data), map_location="cpu", weights_only=True)
-    except MemoryError:
+            _check_size(path, data)
+            content = torch.load(path if data is None else io.BytesIO(data), map_location="cpu", weights_only=True)
+        _count_values(content, {}, path)
+        return content
+    except (MemoryError, ModelError):
         raise
     except Exception as error:  # a broken pickle may raise anything
         problem, fix = "it is not a whole PyTorch file of tensors and plain data", "give a model.pt or a state_dict"
@@ -70,6 +80,36 @@ def read_torch_file(path: Path, data: bytes | None = None) -> Any:
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # EINVAL: a broken file
             problem = f"it cannot be read ({error.strerror})"
         raise ModelError(path, problem, f"{fix}; code and objects are not loaded") from error
+
+
+def _check_size(path: Path, data: bytes | None) -> None:
+    """Refuse a file that unpacks to more than its size: torch compresses nothing."""
+    file = path if data is None else io.BytesIO(data)
+    if zipfile.is_zipfile(file):
+        size = path.stat().st_size if data is None else len(data)
+        with zipfile.ZipFile(file) as archive:
+            if sum(member.file_size for member in archive.infolist()) > size:
+                raise ModelError(path, f"it unpacks to more than its {size} bytes", "do not use this file")
+
+
+def _count_values(value: Any, counts: dict[int, int], path: Path) -> int:
+    """The number of values in plain data if nothing were shared. Refuses data that is far larger so than in the file:
+    lists that hold one list many times, and tensors that repeat a few numbers."""
+    if isinstance(value, Tensor):
+        size = value.numel() * value.element_size()
+        if value.layout == torch.strided and size > max(SMALL_TENSOR, value.untyped_storage().nbytes()):
+            raise ModelError(path, f"it has a tensor of {tuple(value.shape)} that repeats its values", "save it again")
+        return 1
+    if not isinstance(value, dict | list | tuple | set | frozenset | argparse.Namespace):
+        return 1
+    if id(value) not in counts:
+        counts[id(value)] = LARGEST_PLAIN  # a list that holds itself
+        parts = vars(value) if isinstance(value, argparse.Namespace) else value
+        inside = [*parts.keys(), *parts.values()] if isinstance(parts, dict) else parts
+        counts[id(value)] = 1 + sum(_count_values(part, counts, path) for part in inside)
+    if counts[id(value)] > LARGEST_PLAIN:
+        raise ModelError(path, f"it has more than {LARGEST_PLAIN:,} values beside its tensors", "save it again")
+    return counts[id(value)]
 
 
 def start_from(path: Path, classifier: nn.Module) -> Loaded:

@@ -17,6 +17,7 @@ Integer values are divided by 255; floats are used as they are. `open_data` open
 Where a folder or a file has several parts, the test data is taken, and `NAME:PART` names another one.
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ars.errors import ArgumentError, DataError
+from ars.regular import check_regular
 
 __all__ = [
     "PIXELS",
@@ -35,6 +37,7 @@ __all__ = [
     "has_parquet",
     "image_channels",
     "open_data",
+    "parse_ranges",
     "refuse_size",
     "select",
 ]
@@ -90,6 +93,8 @@ def image_channels(shape: Sequence[int | None]) -> int | None:
 
 def open_data(spec: str, size: ImageSize | None = None, classes_file: Path | None = None) -> Dataset:
     """Open the data that `spec` names (see the module's docstring)."""
+    from ars.data.pixels import check_name
+
     size = size or ImageSize()
     if spec.partition(":")[0] == "fashion-mnist":
         from ars.data.idx import fashion_mnist
@@ -97,6 +102,8 @@ def open_data(spec: str, size: ImageSize | None = None, classes_file: Path | Non
         refuse_size(spec, size, classes_file)
         return fashion_mnist(spec.partition(":")[2] or "test")
     path, part = _find(spec)
+    check_regular(path, DataError)
+    check_name(path)
     return (_open_folder if path.is_dir() else _open_file)(path, part, size, classes_file)
 
 
@@ -189,21 +196,36 @@ def select(
     skip: int = 1,
     end: int | None = None,
     only: str | None = None,
+    shard: str | None = None,
 ) -> list[int]:
     """The input ids of a run. `only` is a list like "3,17,200-300,0-9999/20" (the last part is every 20th).
 
     As in the field's certify.py, every `skip`-th input is kept, and only those before `end`. Of what is left, the first
-    `start` are left out, and at most `limit` are kept.
+    `start` are left out, and at most `limit` are kept. Of these, the shard "3/20" has the 3rd and every 20th after it.
     """
-    chosen = list(range(total)) if only is None else _parse_ranges(only, total)
-    chosen = [idx for idx in chosen if idx % skip == 0 and (end is None or idx < end)][start:][:limit]
+    before = total if end is None else min(end, total)
+    if only is None:
+        chosen = list(range(0, before, skip)[start:][:limit])
+    else:
+        parts = [range(part.start, min(part.stop, before), part.step) for part in parse_ranges(only, total)]
+        chosen = [idx for idx in dict.fromkeys(itertools.chain(*parts)) if idx % skip == 0][start:][:limit]
     if not chosen:
         raise ArgumentError("start", start, f"none of the {total} inputs are left")
-    return chosen
+    return chosen if shard is None else _take_shard(shard, chosen)
 
 
-def _parse_ranges(text: str, total: int) -> list[int]:
-    chosen: dict[int, None] = {}
+def _take_shard(shard: str, chosen: list[int]) -> list[int]:
+    number, _, count = shard.partition("/")
+    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise ArgumentError("shard", shard, "it must be like 3/20, from 1/20 to 20/20")
+    if int(number) > len(chosen):
+        raise ArgumentError("shard", shard, f"there are only {len(chosen)} inputs; divide them among fewer shards")
+    return chosen[int(number) - 1 :: int(count)]
+
+
+def parse_ranges(text: str, total: int) -> list[range]:
+    """The ranges of a list like "3,17,200-300,0-9999/20", none of them beyond `total`."""
+    found = []
     for part in text.split(","):
         ids, slash, every = part.strip().partition("/")
         first, dash, last = ids.partition("-")
@@ -215,5 +237,5 @@ def _parse_ranges(text: str, total: int) -> list[int]:
             raise ArgumentError("only", part.strip(), 'a range must ascend, like "200-300" or "0-9999/20"')
         if high >= total:
             raise ArgumentError("only", part.strip(), f"the data has the inputs 0 to {total - 1}")
-        chosen.update(dict.fromkeys(range(low, high + 1, step)))
-    return list(chosen)
+        found.append(range(low, high + 1, step))
+    return found

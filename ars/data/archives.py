@@ -1,6 +1,8 @@
 """Zip and tar archives of images, with a folder for each class. Nothing is written to disk."""
 
+import bz2
 import functools
+import gzip
 import hashlib
 import io
 import lzma
@@ -9,20 +11,20 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ars.data import PIXELS, Example, ImageSize
 from ars.data.decode import IMAGE_SUFFIXES, read_image
 from ars.data.labels import order_classes
+from ars.data.memory import check_memory
 from ars.data.pixels import file_sha256
 from ars.errors import DataError
 
 __all__ = ["ARCHIVE_SUFFIXES", "ImageArchive"]
 
 ARCHIVE_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
-# No image of a data set is larger, and a compressed tar is held in memory.
 LARGEST_IMAGE = 2**28
-LARGEST_IN_MEMORY = 2**32
+"""The most bytes of an image file."""
 _BROKEN = (OSError, EOFError, RuntimeError, NotImplementedError, zipfile.BadZipFile, tarfile.TarError, zlib.error)
 
 
@@ -79,23 +81,42 @@ def _open_zip(path: Path) -> Iterator[_Member]:
 
 
 def _open_tar(path: Path) -> Iterator[_Member]:
-    """The files of a tar. Those of a compressed one are read into memory, because it cannot be read at random."""
-    compressed, held = not path.name.lower().endswith(".tar"), 0
-    with tarfile.open(path) as archive:
-        for info in archive:
-            if not info.isreg() or info.issparse():  # a folder, or a link, which is not followed
-                continue
-            name = PurePosixPath(info.name)
-            if not compressed:
-                yield _Member(name, info.size, functools.partial(_read_at, path, info.offset_data, info.size))
-                continue
-            held += info.size
-            if held > LARGEST_IN_MEMORY:
-                fix = "extract it, or make it a zip"
-                raise DataError(path, "it has more than 4 GiB of files and is compressed", fix)
-            file = archive.extractfile(info)
-            content = b"" if file is None or info.size > LARGEST_IMAGE else file.read()
-            yield _Member(name, info.size, functools.partial(bytes, content))
+    """The files of a tar. The images of a compressed one are read into memory, because it cannot be read at random."""
+    name = path.name.lower()
+    if not name.endswith(".tar"):
+        unpack: Any = gzip.open if name.endswith("gz") else bz2.open if name.endswith("bz2") else lzma.open
+        with (
+            unpack(path) as content,
+            tarfile.open(fileobj=_Limited(path, content), mode="r|", bufsize=2**20) as archive,
+        ):
+            for info, member in _list_files(archive):
+                read = archive.extractfile(info) if _has_image_name(member) and info.size <= LARGEST_IMAGE else None
+                yield _Member(member, info.size, functools.partial(bytes, b"" if read is None else read.read()))
+        return
+    with tarfile.open(path, "r:") as archive:
+        for info, member in _list_files(archive):
+            yield _Member(member, info.size, functools.partial(_read_at, path, info.offset_data, info.size))
+
+
+def _list_files(archive: tarfile.TarFile) -> Iterator[tuple[tarfile.TarInfo, PurePosixPath]]:
+    """The regular files of a tar. Links are not followed."""
+    for info in archive:
+        if info.isreg() and not info.issparse():
+            yield info, PurePosixPath(info.name)
+
+
+class _Limited(io.RawIOBase):
+    """What a compressed file unpacks to, up to a limit. All of it counts, also what is only read past."""
+
+    def __init__(self, path: Path, content: io.BufferedIOBase) -> None:
+        self._path, self._content, self._read = path, content, 0
+        self._packed = path.stat().st_size
+
+    def read(self, size: int = -1) -> bytes:
+        content = self._content.read(size)
+        self._read += len(content)
+        check_memory(self._path, self._read, packed=self._packed)
+        return content
 
 
 def _read_at(path: Path, start: int, size: int) -> bytes:
@@ -108,13 +129,17 @@ def _is_image(path: Path, member: _Member) -> bool:
     """Whether a member is an image; one that no honest archive has is an error."""
     if member.path.is_absolute() or ".." in member.path.parts:
         raise DataError(path, f"its member {member.path} lies outside of the archive", "do not use this archive")
-    hidden = any(name.startswith((".", "__MACOSX")) for name in member.path.parts)
-    if hidden or member.path.suffix.lower() not in IMAGE_SUFFIXES:
+    if not _has_image_name(member.path):
         return False
     if member.size > LARGEST_IMAGE:
         problem = f"its member {member.path} has {member.size} bytes"
         raise DataError(path, problem, "an image may have at most 256 MiB")
     return True
+
+
+def _has_image_name(path: PurePosixPath) -> bool:
+    hidden = any(name.startswith((".", "__MACOSX")) for name in path.parts)
+    return not hidden and path.suffix.lower() in IMAGE_SUFFIXES
 
 
 def _choose(path: Path, part: str | None, images: list[_Member]) -> list[_Member]:

@@ -1,41 +1,116 @@
 """Arrays of inputs in an .npz or .npy file."""
 
 import hashlib
-import lzma
+import math
 import re
 import zipfile
-import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ars.data import PIXELS, Example
+from ars.data.memory import check_memory
 from ars.data.pixels import file_sha256, to_pixels
-from ars.errors import DataError, FileError
+from ars.errors import ArsError, DataError, FileError, one_line
+from ars.regular import check_regular
 
-__all__ = ["Arrays", "read_npy", "read_npz"]
+__all__ = ["Arrays", "Npz", "read_npy"]
 
-_BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError)
 _Array = NDArray[np.generic]
 
 
-def read_npz(path: Path, error: type[FileError]) -> dict[str, _Array]:
-    """The arrays of an .npz file. Nothing in the file is executed."""
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            return {name: np.asarray(arrays[name]) for name in arrays}
-    except (*_BROKEN, OSError, ValueError, TypeError, AttributeError, EOFError, NotImplementedError) as reason:
-        raise error(path, f"it cannot be read ({reason})", "write it again with numpy.savez") from reason
+@dataclass(frozen=True)
+class _Header:
+    """What an array is, before it is read."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+
+class Npz:
+    """The arrays of an .npz file. Only those that are asked for are read, and nothing in the file is executed."""
+
+    def __init__(self, path: Path, error: type[FileError]) -> None:
+        self._path, self._error = path, error
+        self.headers: dict[str, _Header] = {}
+        """What each array is, by its name."""
+        self._members: dict[str, zipfile.ZipInfo] = {}
+        with self._opened() as archive:
+            for member in archive.infolist():
+                name = member.filename.removesuffix(".npy")
+                if name in self._members:
+                    raise ValueError(f"it has two arrays {name}")
+                with archive.open(member) as file:
+                    self.headers[name] = _read_header(file, member.file_size)
+                self._members[name] = member
+
+    def read(self, name: str) -> _Array:
+        """The array of this name."""
+        member = self._members[name]
+        # Archives whose members share their bytes are small too, so no member counts as larger than the file.
+        packed = min(member.compress_size, self._path.stat().st_size)
+        check_memory(self._path, member.file_size, f"its array {name}", packed=packed, error=self._error)
+        with self._opened() as archive, archive.open(member) as file:
+            return _read_array(file)
+
+    @contextmanager
+    def _opened(self) -> Iterator[zipfile.ZipFile]:
+        with _refusing(self._path, self._error, "savez"), zipfile.ZipFile(self._path) as archive:
+            yield archive
 
 
 def read_npy(path: Path, error: type[FileError]) -> _Array:
     """The array of an .npy file. Nothing in the file is executed."""
+    with _refusing(path, error, "save"), path.open("rb") as file:
+        size = path.stat().st_size
+        _read_header(file, size)
+        check_memory(path, size, error=error)
+        file.seek(0)
+        return _read_array(file)
+
+
+@contextmanager
+def _refusing(path: Path, error: type[FileError], function: str) -> Iterator[None]:
+    """Turns whatever a damaged file raises into a sentence."""
+    check_regular(path, error)
     try:
-        with path.open("rb") as file:
-            return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
-    except (OSError, ValueError, TypeError, AttributeError, EOFError) as reason:
-        raise error(path, f"it cannot be read ({reason})", "write it again with numpy.save") from reason
+        yield
+    except (ArsError, MemoryError):
+        raise
+    except Exception as reason:  # numpy, zipfile and the decompressors raise almost anything
+        problem = f"it cannot be read ({one_line(reason) or type(reason).__name__})"
+        raise error(path, problem, f"write it again with numpy.{function}") from reason
+
+
+def _read_header(file: IO[bytes], size: int) -> _Header:
+    """The header of an array that is stored, header included, in this many bytes."""
+    version = np.lib.format.read_magic(file)
+    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    if version not in readers:
+        raise ValueError(f"its format is {version[0]}.{version[1]}")
+    try:
+        shape, _, dtype = readers[version](file)
+    except (SyntaxError, RecursionError) as error:  # numpy reads the header as an expression of Python
+        raise ValueError("its header cannot be read") from error
+    if dtype.hasobject:
+        raise ValueError("it has an array of Python objects, which are not loaded")
+    wanted = math.prod(shape) * dtype.itemsize
+    if any(side < 0 for side in shape) or size - file.tell() != wanted:
+        raise ValueError(f"its header says {wanted} bytes in the shape {shape}, and there are {size - file.tell()}")
+    return _Header(shape, dtype)
+
+
+def _read_array(file: IO[bytes]) -> _Array:
+    return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
 
 
 class Arrays:
@@ -60,10 +135,10 @@ class Arrays:
                 y, names = read_npy(self._labels_path, DataError), (names[0], self._labels_path.name)
         else:
             self._labels_path = None
-            arrays = read_npz(path, DataError)
-            inputs = _choose_inputs(path, arrays, part)
-            labels = _choose_labels(path, arrays, inputs)
-            x, y = arrays[inputs], None if labels is None else arrays[labels]
+            arrays = Npz(path, DataError)
+            inputs = _choose_inputs(path, arrays.headers, part)
+            labels = _choose_labels(path, arrays.headers, inputs)
+            x, y = arrays.read(inputs), None if labels is None else arrays.read(labels)
             names = inputs, labels or ""
         if x.ndim < 2 or len(x) == 0:
             raise DataError(path, f"{names[0]} has the shape {x.shape}", "it must hold inputs along its first axis")
@@ -90,7 +165,7 @@ class Arrays:
         return hashlib.sha256(f"{content} {self._part} {self._moved}".encode()).hexdigest()
 
 
-def _choose_inputs(path: Path, arrays: dict[str, _Array], part: str | None) -> str:
+def _choose_inputs(path: Path, arrays: dict[str, _Header], part: str | None) -> str:
     """The name of the array of inputs."""
     if part is not None:
         if part not in arrays:
@@ -108,11 +183,11 @@ def _choose_inputs(path: Path, arrays: dict[str, _Array], part: str | None) -> s
     raise DataError(path, has, fix)
 
 
-def _choose_labels(path: Path, arrays: dict[str, _Array], inputs: str) -> str | None:
+def _choose_labels(path: Path, arrays: dict[str, _Header], inputs: str) -> str | None:
     """The name of the array of labels that goes with an array of inputs; None if no array can be it."""
     if "y" in arrays and inputs == "x":
         return "y"
-    length = len(arrays[inputs])
+    length = arrays[inputs].shape[0] if arrays[inputs].shape else 0
     found = [
         name
         for name, array in arrays.items()

@@ -2,6 +2,7 @@
 
 import io
 import pickle
+import pickletools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ars.data import PIXELS, Example
+from ars.data.memory import check_memory
 from ars.data.pixels import file_sha256, to_pixels
-from ars.errors import DataError, UnknownName
+from ars.errors import ArsError, DataError, UnknownName
+from ars.regular import check_regular
 
 __all__ = ["CIFAR10_CLASSES", "CifarBatch", "CifarPickle", "find_pickles"]
 
 CIFAR10_CLASSES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 _PIXELS = 3 * 32 * 32
 _RECORD = 1 + _PIXELS
+LARGEST_PICKLE = 2_000_000
+"""The most opcodes of a python batch; the largest of CIFAR-100 has about 600,000."""
 
 
 class CifarBatch:
@@ -29,6 +34,8 @@ class CifarBatch:
         self.name = paths[0].name if len(paths) == 1 else paths[0].parent.name
         self.classes: list[str] | None = CIFAR10_CLASSES
         self._paths = paths
+        for path in paths:
+            check_regular(path, DataError)
         self._records = np.concatenate([_read_batch(path) for path in paths])
 
     def __len__(self) -> int:
@@ -43,6 +50,7 @@ class CifarBatch:
 
 
 def _read_batch(path: Path) -> NDArray[np.uint8]:
+    check_memory(path, path.stat().st_size)
     data = np.fromfile(path, np.uint8)
     if data.size == 0 or data.size % _RECORD:
         problem = f"its {data.size} bytes are not a multiple of the record size, {_RECORD}"
@@ -122,8 +130,14 @@ def _text(value: object) -> str | None:
 def _read_pickle(path: Path) -> dict[str, Any]:
     """The dictionary in a pickle that has only plain values and arrays of integers. Any other pickle is refused; no
     function that a pickle names is ever looked up."""
+    check_regular(path, DataError)
     try:
-        content = _make_unpickler(io.BytesIO(path.read_bytes())).load()
+        check_memory(path, path.stat().st_size)
+        pickled = path.read_bytes()
+        _check_opcodes(pickled)
+        content = _make_unpickler(pickled).load()
+    except ArsError:
+        raise
     except (MemoryError, RecursionError) as error:
         raise DataError(path, "it is not a batch of CIFAR", "do not use this file") from error
     except pickle.UnpicklingError as error:
@@ -136,9 +150,28 @@ def _read_pickle(path: Path) -> dict[str, Any]:
     return {_text(key) or "": value.value if hasattr(value, "value") else value for key, value in content.items()}
 
 
-def _make_unpickler(file: io.BytesIO) -> pickle.Unpickler:
+def _check_opcodes(pickled: bytes) -> None:
+    """Refuse a pickle of more objects than a batch has, or with a numbering of them that takes memory by itself."""
+    for count, (opcode, argument, _) in enumerate(pickletools.genops(pickled)):
+        if count > LARGEST_PICKLE or (opcode.name.endswith("PUT") and int(argument or 0) > count):
+            raise pickle.UnpicklingError("it has more objects than a batch of CIFAR")
+
+
+def _make_unpickler(pickled: bytes) -> pickle.Unpickler:
     """An unpickler that knows five names, and for each of them has a harmless stand-in that is made anew for every
     file, so that a pickle cannot change one for the next."""
+    left = 2 * len(pickled)  # the bytes that its strings may become; a pickle can encode one string again and again
+
+    def to_bytes(content: Any) -> bytes:
+        nonlocal left
+        if isinstance(content, bytes):
+            return content
+        if not isinstance(content, str | bytearray):
+            raise pickle.UnpicklingError("an array is not made of bytes")
+        left -= len(content)
+        if left < 0:
+            raise pickle.UnpicklingError("its arrays are larger than the file")
+        return content.encode("latin1") if isinstance(content, str) else bytes(content)
 
     class Dtype:
         def __init__(self, name: object, *rest: object) -> None:
@@ -158,8 +191,7 @@ def _make_unpickler(file: io.BytesIO) -> pickle.Unpickler:
             self.fill(content, kind, shape, "F" if fortran else "C")
 
         def fill(self, content: Any, kind: Any, shape: Any, order: Any) -> None:
-            data = content.encode("latin1") if isinstance(content, str) else bytes(content)
-            self.value = np.frombuffer(data, kind.dtype).reshape(shape, order=order)
+            self.value = np.frombuffer(to_bytes(content), kind.dtype).reshape(shape, order=order)
 
     def reconstruct(*given: object) -> Array:
         return Array()
@@ -170,7 +202,7 @@ def _make_unpickler(file: io.BytesIO) -> pickle.Unpickler:
         return made
 
     def encode(text: str, encoding: object = None) -> bytes:
-        return text.encode("latin1")
+        return to_bytes(text)
 
     known: dict[tuple[str, str], Callable[..., object]] = {("_codecs", "encode"): encode, ("numpy", "dtype"): Dtype}
     known["numpy", "ndarray"] = reconstruct
@@ -184,4 +216,4 @@ def _make_unpickler(file: io.BytesIO) -> pickle.Unpickler:
                 raise pickle.UnpicklingError(f"it would run {module}.{name}, and nothing in it was run")
             return known[module, name]
 
-    return Reader(file, encoding="bytes")
+    return Reader(io.BytesIO(pickled), encoding="bytes")

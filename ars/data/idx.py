@@ -1,6 +1,7 @@
 """idx files, the format of MNIST and Fashion-MNIST."""
 
 import gzip
+import math
 import struct
 import zlib
 from pathlib import Path
@@ -9,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ars.data import PIXELS, Example
+from ars.data.memory import check_memory
 from ars.data.pixels import file_sha256, to_pixels
 from ars.errors import DataError, UnknownName
+from ars.regular import check_regular
 
 __all__ = ["IdxFiles", "fashion_mnist", "find_images"]
 
@@ -85,15 +88,24 @@ def fashion_mnist(split: str) -> IdxFiles:
 
 
 def _read_idx(path: Path, axes: int) -> NDArray[np.uint8]:
+    check_regular(path, DataError)
+    packed, length = path.suffix == ".gz", 4 + 4 * axes
     try:
-        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        size = path.stat().st_size
+        with gzip.open(path) if packed else path.open("rb") as file:
+            header = file.read(length)
+            if len(header) < length or header[:4] != bytes([0, 0, 8, axes]):
+                raise DataError(path, f"it is not an idx{axes}-ubyte file", "download it again")
+            shape = struct.unpack(f">{axes}I", header[4:])
+            values = math.prod(shape)
+            mismatch = DataError(path, f"its size does not match the shape {shape} in its header", "download it again")
+            if not packed and size != length + values:
+                raise mismatch
+            check_memory(path, values, packed=size if packed else None)
+            content = file.read(values + 1)
     except (OSError, EOFError, zlib.error) as error:
         fix = "give a file of images, with the file of labels beside it"
         raise DataError(path, f"it cannot be read ({error})", fix) from error
-    header = 4 + 4 * axes
-    if len(data) < header or data[:4] != bytes([0, 0, 8, axes]):
-        raise DataError(path, f"it is not an idx{axes}-ubyte file", "download it again")
-    shape = struct.unpack(f">{axes}I", data[4:header])
-    if len(data) != header + int(np.prod(shape)):
-        raise DataError(path, f"its size does not match the shape {shape} in its header", "download it again")
-    return np.frombuffer(data, np.uint8, offset=header).reshape(shape)
+    if len(content) != values:
+        raise mismatch
+    return np.frombuffer(content, np.uint8).reshape(shape)

@@ -3,6 +3,7 @@
 import copy
 import csv
 import hashlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,8 +13,9 @@ from numpy.typing import NDArray
 from ars.data import PIXELS, Example, ImageSize
 from ars.data.decode import IMAGE_SUFFIXES, Box, cut_image, read_image
 from ars.data.labels import number_labels, order_classes
-from ars.data.pixels import file_sha256
+from ars.data.pixels import check_name, file_sha256
 from ars.errors import DataError
+from ars.regular import check_regular
 
 __all__ = ["ImageFolder", "ListedImages", "OneImage"]
 
@@ -51,17 +53,19 @@ class ImageFolder(_ImageFiles):
     `classes_file`."""
 
     def __init__(self, path: Path, size: ImageSize, classes_file: Path | None = None) -> None:
-        folders = [folder.name for folder in path.iterdir() if folder.is_dir() and not folder.name.startswith(".")]
+        folders = [file.name for file in _list_folder(path) if file.is_dir() and not file.name.startswith(".")]
         classes = order_classes(folders, classes_file, path)
         files = [
             (file, label)
             for label, name in enumerate(classes)
-            for file in sorted((path / name).glob("*"))
+            for file in (_list_folder(path / name) if name in folders else ())
             if file.suffix.lower() in IMAGE_SUFFIXES
         ]
         if not files:
             fix = "put the images of each class in a folder of their own, or give a CSV file of names and labels"
             raise DataError(path, "it has no folders of PNG or JPEG images", fix)
+        for name in (path, *(file for file, _ in files)):
+            check_name(name)
         super().__init__(path, size, classes, files)
 
     def brought_to(self, size: ImageSize) -> "ImageFolder":
@@ -73,6 +77,20 @@ class ImageFolder(_ImageFiles):
     def read_part(self, index: int, box: Callable[[int, int], Box], side: int) -> NDArray[np.float32]:
         """The part of an image inside box(width, height), in colour, resized to side x side pixels. Thread-safe."""
         return cut_image(self._files[index][0], box, side)
+
+
+def _list_folder(folder: Path) -> list[Path]:
+    """The files in a folder, sorted. (A glob would leave out a folder that cannot be read, without an error.)"""
+    try:
+        with os.scandir(folder) as entries:
+            found = {folder / entry.name: entry.is_file() or entry.is_dir() for entry in entries}
+    except OSError as error:
+        problem = f"it cannot be read ({error.strerror})"
+        raise DataError(folder, problem, "make it readable, or move it out of the data") from error
+    for file, usual in found.items():
+        if not usual:
+            check_regular(file, DataError)
+    return sorted(found)
 
 
 class ListedImages(_ImageFiles):

@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ars.errors import DataError
+from ars.regular import check_regular
 
 __all__ = ["number_labels", "order_classes", "read_classes"]
 
 
 def read_classes(file: Path) -> list[str]:
     """The names of the classes in a text file, one per line."""
+    check_regular(file, DataError)
     try:
         classes = [line.strip() for line in file.read_text().splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:

@@ -4,14 +4,18 @@ import hashlib
 import io
 import json
 import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ars.data import PIXELS, Example, ImageSize
 from ars.data.decode import read_image
 from ars.data.labels import number_labels
+from ars.data.memory import check_memory
 from ars.data.pixels import file_sha256
-from ars.errors import DataError, MissingPackage
+from ars.errors import DataError, MissingPackage, one_line
+from ars.regular import check_regular
 
 try:
     import pyarrow
@@ -22,6 +26,8 @@ except ImportError as error:
 __all__ = ["ParquetImages", "find_shards"]
 
 _LABELS = ("label", "labels", "fine_label", "class", "target", "y")
+BYTES_PER_LABEL = 64
+"""What a label takes as a number of Python's, about."""
 
 
 class ParquetImages:
@@ -32,25 +38,32 @@ class ParquetImages:
     def __init__(self, paths: list[Path], size: ImageSize, classes_file: Path | None = None) -> None:
         self.name = paths[0].name if len(paths) == 1 else paths[0].parent.name
         self._paths, self._size = paths, size
-        self._files = [_open(path) for path in paths]
-        schema = self._files[0].schema_arrow
+        first = _open(paths[0])
+        schema = first.schema_arrow
         self._image = _find_images(paths[0], schema)
         label = _find_labels(paths[0], schema)
-        self._labels: list[int] | None = None
-        self.classes: list[str] | None = None
-        if label is not None:
-            read = [str(value) for file in self._files for value in file.read([label])[label].to_pylist()]
-            self._labels, self.classes = number_labels(read, classes_file, paths[0])
-            self.classes = self.classes or _read_names(schema, label)
+        # A value that repeats takes no space in a file, and so it does not in memory if it is kept as a dictionary.
+        leaves = [first.schema.column(number) for number in range(len(first.schema))]
+        repeating = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
+        files = [(path, _open(path, repeating)) for path in paths]
         self._groups = [
-            (file, group, file.metadata.row_group(group).num_rows)
-            for file in self._files
+            (path, file, group, file.metadata.row_group(group).num_rows)
+            for path, file in files
             for group in range(file.metadata.num_row_groups)
         ]
-        self._loaded: tuple[int, list[Any]] | None = None
+        self._loaded: tuple[int, Any] | None = None
+        self._labels: list[int] | None = None
+        self.classes: list[str] | None = None
+        for path, file in files:
+            needed = file.metadata.num_rows * BYTES_PER_LABEL
+            check_memory(path, needed, "its list of rows", packed=path.stat().st_size)
+        if label is not None:
+            read = [value for path, file in files for value in _list_texts(_read(path, file.read, [label]))]
+            self._labels, self.classes = number_labels(read, classes_file, paths[0])
+            self.classes = self.classes or _read_names(schema, label)
 
     def __len__(self) -> int:
-        return sum(rows for _, _, rows in self._groups)
+        return sum(rows for *_, rows in self._groups)
 
     def __getitem__(self, index: int) -> Example:
         cell = self._cell(index)
@@ -64,11 +77,14 @@ class ParquetImages:
     def _cell(self, index: int) -> Any:
         """The image of a row. Its whole group of rows is read, and kept for the rows that follow."""
         row = index
-        for number, (file, group, rows) in enumerate(self._groups):
+        for number, (path, file, group, rows) in enumerate(self._groups):
             if row < rows:
                 if self._loaded is None or self._loaded[0] != number:
-                    self._loaded = number, file.read_row_group(group, [self._image])[self._image].to_pylist()
-                return self._loaded[1][row]
+                    size = file.metadata.row_group(group).total_byte_size
+                    check_memory(path, size, f"its group of rows {group}", packed=path.stat().st_size)
+                    self._loaded = number, _read(path, file.read_row_group, group, [self._image])
+                with _refusing(path):  # the group may have fewer rows than it declares
+                    return self._loaded[1][row].as_py()
             row -= rows
         raise IndexError(index)
 
@@ -90,11 +106,37 @@ def find_shards(folder: Path, part: str | None) -> list[Path]:
     raise DataError(folder, f"it has the splits {', '.join(splits)}", f"choose one, like {folder}:{next(iter(splits))}")
 
 
-def _open(path: Path) -> parquet.ParquetFile:
+def _open(path: Path, repeating: Sequence[str] = ()) -> parquet.ParquetFile:
+    """A file, of which these columns are read as dictionaries."""
+    with _refusing(path):
+        return parquet.ParquetFile(path, read_dictionary=list(repeating))
+
+
+def _read(path: Path, read: Callable[..., Any], *what: Any) -> Any:
+    """The only column of what a function of pyarrow reads."""
+    with _refusing(path):
+        return read(*what).column(0)
+
+
+@contextmanager
+def _refusing(path: Path) -> Iterator[None]:
+    check_regular(path, DataError)
     try:
-        return parquet.ParquetFile(path)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise DataError(path, f"it cannot be read ({error})", "download it again") from error
+        yield
+    except MemoryError:
+        raise
+    except Exception as error:  # Arrow's errors are subclasses of many others
+        raise DataError(path, f"it cannot be read ({one_line(error)})", "download it again") from error
+
+
+def _list_texts(column: Any) -> Iterator[str]:
+    """The values of a column as text. A text that repeats is made only once."""
+    for chunk in column.chunks:
+        if pyarrow.types.is_dictionary(chunk.type):
+            texts = [str(text) for text in chunk.dictionary.to_pylist()]
+            yield from (str(None) if place is None else texts[place] for place in chunk.indices.to_pylist())
+        else:
+            yield from map(str, chunk.to_pylist())
 
 
 def _find_images(path: Path, schema: Any) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 
 from ars.bench.paper.models import Model
 from ars.data import Dataset
-from ars.data.arrays import read_npz
+from ars.data.arrays import Npz
 from ars.data.pixels import file_sha256
 from ars.errors import DataError, MissingPackage, ModelError
 from ars.noise import family_named
@@ -35,7 +35,7 @@ def attack_inputs(model: Model, data: Dataset, ids: Sequence[int], how: str, pat
         fix = "keep the model.pt beside it when it is exported, or say --attack none"
         raise ModelError(model.file, "PGD needs the gradients of its model.pt", fix)
     made_of = f"{file_sha256(model.trained)} {data.fingerprint()} {how} {list(ids)}"
-    if path.exists() and read_npz(path, DataError).get("made_of") == made_of:
+    if path.exists() and _read_origin(path) == made_of:
         return  # a resumed run has the same inputs
     settings, smoothed, _ = load_model(model.trained)
     family = family_named(settings.family)
@@ -56,3 +56,9 @@ def attack_inputs(model: Model, data: Dataset, ids: Sequence[int], how: str, pat
             attacked.append(pgd(loss, x, y, Attack()).numpy())
             labels.append(y.numpy())
     np.savez(path, x=np.concatenate(attacked), y=np.concatenate(labels), made_of=np.array(made_of))
+
+
+def _read_origin(path: Path) -> str | None:
+    """What the inputs in a file were made of, if the file says so."""
+    arrays = Npz(path, DataError)
+    return str(arrays.read("made_of")) if "made_of" in arrays.headers else None

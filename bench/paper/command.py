@@ -17,6 +17,9 @@ PATH = click.Path(path_type=Path)
     "--limit", type=click.IntRange(1), default=500, show_default=True, help="Certify at most this many inputs."
 )
 @click.option("--only", help='Take only these, like "0-9999/20".')
+@click.option("--skip", type=click.IntRange(1), default=1, help="Take every N-th input.")
+@click.option("--resize", type=click.IntRange(1), help="Bring an image's shorter side to this.")
+@click.option("--crop", type=click.IntRange(1), help="Then cut this square from its middle.")
 @click.option(
     "--n", type=click.IntRange(1), default=10_000, show_default=True, help="Draws that bound a class's share."
 )
@@ -39,6 +42,9 @@ def paper(
     data: str | None,
     limit: int,
     only: str | None,
+    skip: int,
+    resize: int | None,
+    crop: int | None,
     n: int,
     backend: str,
     batch: int | None,
@@ -58,7 +64,7 @@ def paper(
     from ars.engine.statistics.plan import Plan
 
     refuse_inputs(output, [*models, *([data] if data else [])])
-    inputs = None if data is None else Inputs(data, limit=limit, only=only)
+    inputs = None if data is None else Inputs(data, resize, crop, limit=limit, skip=skip, only=only)
     how = Certification(Plan(n=n, two_sided=False), backend, batch)
     with open_output(output) as file:
         write_tables(models, inputs, how, attack, rounds, folder, file)

@@ -52,7 +52,7 @@ class Runtime:
 
 @cache
 def _content() -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(Path(__file__).with_name("published.json").read_text())
+    content: dict[str, Any] = json.loads(Path(__file__).with_name("published.json").read_text(encoding="utf-8"))
     return content
 
 

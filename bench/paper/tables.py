@@ -8,7 +8,7 @@ from ars.bench.report.runs import Run, certified_accuracy
 from ars.engine.statistics.certificate import format_radius
 from ars.noise import GAUSSIAN
 
-__all__ = ["Attacked", "Certified", "Timed", "accuracy_table", "attack_table", "runtime_table"]
+__all__ = ["Attacked", "Certified", "Timed", "accuracy_table", "attack_table", "markdown_table", "runtime_table"]
 
 STEP = 0.25
 
@@ -69,7 +69,7 @@ def _accuracy_of_norm(norm: str, certified: Sequence[Certified]) -> str:
     text = (
         f"Certified accuracy in percent by {norm} radius, average certified radius (ACR) and average volume-equivalent "
     )
-    text += f"radius.\n\n{_table([*_WHAT, *_heads(radii), 'ACR', 'volume'], rows)}\n"
+    text += f"radius.\n\n{markdown_table([*_WHAT, *_heads(radii), 'ACR', 'volume'], rows)}\n"
     if norm != "l2":
         return text
     for table in published.accuracy_tables():
@@ -84,7 +84,7 @@ def _accuracy_of_norm(norm: str, certified: Sequence[Certified]) -> str:
         text += (
             f"\nThe paper's {table.table}: other networks or data than above. Each figure is the best over sigma.\n\n"
         )
-        text += _table([*_WHAT, *_heads(radii), "ACR", "volume"], theirs) + "\n"
+        text += markdown_table([*_WHAT, *_heads(radii), "ACR", "volume"], theirs) + "\n"
     return text
 
 
@@ -149,8 +149,8 @@ def attack_table(attacked: Sequence[Attacked], how: str) -> str:
     }[how]
     heads = [*_WHAT, "", *_heads(radii)]
     text = "Certified accuracy in percent before and after PGD on the inputs (maximum norm 16/255, 10 steps), and the "
-    text += f"relative loss. The attack knows {knows}.\n\n{_table(heads, rows)}\n"
-    return text + f"\nThe paper's Table 3: another network and other data.\n\n{_table(heads, theirs)}\n"
+    text += f"relative loss. The attack knows {knows}.\n\n{markdown_table(heads, rows)}\n"
+    return text + f"\nThe paper's Table 3: another network and other data.\n\n{markdown_table(heads, theirs)}\n"
 
 
 def runtime_table(timed: Sequence[Timed]) -> str:
@@ -164,7 +164,9 @@ def runtime_table(timed: Sequence[Timed]) -> str:
     network = f"{theirs.network}, {theirs.data}: the paper's {theirs.section}"
     rows.append([network, theirs.machine, f"{theirs.draws:,}", *_seconds(*both)])
     heads = ["network", "machine", "draws", "seconds with the generator", "without", "ratio"]
-    return f"Seconds to certify an input, with the noise generator and with one sigma.\n\n{_table(heads, rows)}\n"
+    return (
+        f"Seconds to certify an input, with the noise generator and with one sigma.\n\n{markdown_table(heads, rows)}\n"
+    )
 
 
 def _seconds(with_generator: float, without: float) -> list[str]:
@@ -195,6 +197,7 @@ def _at(theirs: Sequence[float], values: Sequence[object], radii: Sequence[float
     return ["–" if known.get(radius) is None else str(known[radius]) for radius in radii]
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown, without a line break at its end."""
     lines = [heads, ["---"] * len(heads), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ars.bench.report.attacks import RunAttacks, attacks_of
 from ars.bench.report.pictures import map_pictures, photograph
 from ars.bench.report.runs import Run, accuracy_curves, draw_histogram
 from ars.bench.report.strips import COPIES, Strips
@@ -47,6 +48,7 @@ def write_figures(
     """Write each figure in each format into a folder that exists, and return the paths of the files."""
     with mpl.rc_context(STYLE):
         figures = _accuracy(runs) | {"draws": _draws(runs), "seconds": _seconds(runs)} | _inputs(runs, strips)
+        figures |= _attacks(runs)
         figures |= {f"benchmark-{number}": _benchmark(bench) for number, bench in enumerate(benches, 1)}
         written = []
         for name, figure in figures.items():
@@ -118,6 +120,28 @@ def _draws(runs: Sequence[Run]) -> Any:
         axes.xaxis.set_minor_formatter("{x:,.0f}" if histogram.edges[-1] < 20 * histogram.edges[0] else "")
     axes.set_xlabel("draws of an input")
     return figure
+
+
+def _attacks(runs: Sequence[Run]) -> dict[str, Any]:
+    """Certified radius against smallest attack, for the runs that were attacked; inputs without one are left out."""
+    attacks = [(number, found) for number, run in enumerate(runs) if (found := attacks_of(run)) is not None]
+    if not attacks:
+        return {}
+    figure = _new(4.2, 3.8)
+    axes = figure.subplots()
+    for number, found in attacks:
+        _plot_attacks(axes, _plain(runs[number].name), _color(number), found)
+    end = max(axes.get_xlim()[1], 0.0)
+    axes.plot([0, end], [0, end], color="#1d2126", lw=1)
+    axes.set(xlabel="certified radius", ylabel="smallest attack", xlim=(0, end), ylim=(0, None))
+    axes.legend(frameon=False)
+    return {"attacks": figure}
+
+
+def _plot_attacks(axes: Any, name: str, color: str, found: RunAttacks) -> None:
+    points = [(one.radius, one.upper_radius) for one in found.attacked.values() if one.upper_radius is not None]
+    label = f"{name}, median {found.median_ratio} times"
+    axes.scatter([x for x, _ in points], [y for _, y in points], s=12, color=color, alpha=0.65, label=label)
 
 
 def _seconds(runs: Sequence[Run]) -> Any:

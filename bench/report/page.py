@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ars.bench.report.attacks import RunAttacks, attacks_of, farthest
 from ars.bench.report.pictures import map_pictures, photograph, picture_address, region_picture
 from ars.bench.report.runs import Run, accuracy_curves, draw_histogram
 from ars.bench.report.strips import Strip, Strips
@@ -42,8 +43,8 @@ def render_page(runs: Sequence[Run], strips: Sequence[Strips], benches: Sequence
 
 def render_template(name: str, scripts: Sequence[str], title: str, content: Mapping[str, object]) -> str:
     """A page of this folder with the common style, these scripts, and its content as JSON."""
-    style = (_FOLDER / "page.css").read_text()
-    script = "\n".join((_FOLDER / name).read_text() for name in scripts)
+    style = (_FOLDER / "page.css").read_text(encoding="utf-8")
+    script = "\n".join((_FOLDER / name).read_text(encoding="utf-8") for name in scripts)
     policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data:"
     parts = {
         "policy": policy + "; base-uri 'none'; form-action 'none'",
@@ -52,7 +53,7 @@ def render_template(name: str, scripts: Sequence[str], title: str, content: Mapp
         "script": script,
         "data": _script_safe(json.dumps(content, allow_nan=False, separators=(",", ":"))),
     }
-    return re.sub(r"{{(\w+)}}", lambda match: parts[match[1]], (_FOLDER / name).read_text())
+    return re.sub(r"{{(\w+)}}", lambda match: parts[match[1]], (_FOLDER / name).read_text(encoding="utf-8"))
 
 
 def _hash(text: str) -> str:
@@ -111,6 +112,7 @@ def _bench(bench: BenchResult) -> dict[str, object]:
 
 def _run(run: Run, strips: Strips) -> dict[str, object]:
     summary, header, plan = run.summary, run.header, run.header.settings.plan
+    attacks = attacks_of(run)
     return {
         "name": run.name,
         "data": header.origin.data_name,
@@ -144,7 +146,24 @@ def _run(run: Run, strips: Strips) -> dict[str, object]:
         "strips": [_strip(run, strip) for strip in strips.strips],
         "regions": _regions(run, strips),
         "missing": strips.missing,
-        "records": _records(run),
+        "attacks": attacks and _attacks(attacks),
+        "records": _records(run) | {"attack": [attacks.show(record.idx) if attacks else "" for record in run.records]},
+    }
+
+
+def _attacks(attacks: RunAttacks) -> dict[str, object]:
+    """The points of the chart, and what it takes to describe them."""
+    return {
+        "points": [
+            {"idx": one.idx, "radius": one.radius, "found": bound is not None, "attack": bound or farthest(one)}
+            for one in attacks.attacked.values()
+            for bound in (one.upper_radius,)
+        ],
+        "inside": attacks.inside,
+        "movesMaps": attacks.settings.moves_maps,
+        "ratio": attacks.median_ratio,
+        "alpha": attacks.settings.alpha,
+        "n": attacks.settings.n,
     }
 
 

@@ -1,10 +1,12 @@
 """A folder of runs as a site: a page for each run, and an index that can be searched and that compares any two."""
 
 import datetime
+import os
 from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
 
+from ars.bench.report.attacks import attacks_of
 from ars.bench.report.page import render_page, render_template
 from ars.bench.report.runs import read_runs
 from ars.bench.report.write import strips_of
@@ -22,7 +24,7 @@ __all__ = ["write_site"]
 
 def write_site(folder: Path, site: Path) -> list[Run]:
     """Write the pages of all run stores in a folder and its subfolders into another folder, with an index.html."""
-    paths = sorted(folder.rglob("*.sqlite"))
+    paths = _find_stores(folder)
     if not paths:
         raise FileError(folder, "it has no run stores (*.sqlite)", "give a folder with stores of `ars-engine certify`")
     make_folder(site, "--output")
@@ -34,6 +36,14 @@ def write_site(folder: Path, site: Path) -> list[Run]:
     with open_output(site / "index.html") as file:
         file.write(_render_index(folder, runs, pages))
     return runs
+
+
+def _find_stores(folder: Path) -> list[Path]:
+    def fail(error: OSError) -> None:
+        raise FileError(error.filename, f"it cannot be read ({error.strerror})", "make it readable, or move it away")
+
+    found = (Path(place, name) for place, _, names in os.walk(folder, onerror=fail) for name in names)
+    return sorted(path for path in found if path.suffix == ".sqlite")
 
 
 def _name_pages(folder: Path, runs: Sequence[Run]) -> list[str]:
@@ -49,14 +59,15 @@ def _render_index(folder: Path, runs: Sequence[Run], pages: Sequence[str]) -> st
         "version": VERSION,
         "made": datetime.datetime.now().astimezone().strftime("%Y-%m-%d %H:%M"),
         "radii": [f"{radius:g}" for radius in radii],
-        "runs": [_row(one, page) for one, page in zip(overviews, pages, strict=True)],
+        "runs": [_row(run, one, page) for run, one, page in zip(runs, overviews, pages, strict=True)],
         "pairs": _pairs(runs, radii),
     }
     title = f"Runs in {folder.absolute().name}"
     return render_template("index.html", ("elements.js", "index.js"), title, content)
 
 
-def _row(one: Overview, page: str) -> dict[str, object]:
+def _row(run: Run, one: Overview, page: str) -> dict[str, object]:
+    attacks = attacks_of(run)
     return {
         "name": one.name,
         "page": page,
@@ -71,6 +82,7 @@ def _row(one: Overview, page: str) -> dict[str, object]:
         "shares": [percent(found.share) for found in one.accuracies],
         "intervals": ["exact" if one.exact else show_interval(found.interval) for found in one.accuracies],
         "acr": ("≥ " if one.at_least else "") + format_radius(one.acr) if one.labelled else "–",
+        "attack": attacks and attacks.median_ratio,
         "notes": list(one.notes),
     }
 
@@ -84,10 +96,9 @@ def _pairs(runs: Sequence[Run], radii: Sequence[float]) -> dict[str, object]:
         except StoreError as error:
             pairs[f"{first},{second}"] = {"refused": str(error)}
             continue
-        settings = [f"{name}: {one}, then {other}" for name, one, other in found.settings]
         pairs[f"{first},{second}"] = {
             "verdict": found.verdict,
             "rows": [pair.cells for pair in found.pairs],
-            "settings": settings,
+            "settings": found.setting_lines,
         }
     return pairs

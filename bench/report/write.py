@@ -8,7 +8,7 @@ from ars.bench.report.page import render_page
 from ars.bench.report.runs import Run, read_runs
 from ars.bench.report.strips import Strips, choose_inputs, make_strips
 from ars.bench.run.result_file import read_result
-from ars.data import open_data, select
+from ars.data import open_data, parse_ranges
 from ars.engine.records.reopen import find_noise, reopen_data
 from ars.errors import ArgumentError, ModelError
 from ars.external_data import hash_model
@@ -61,7 +61,8 @@ def strips_of(runs: Sequence[Run], specs: Sequence[str], noise_files: Sequence[P
             same_data = run.header.settings.data
             chosen = choose_inputs([other for other in runs if other.header.settings.data == same_data])
         else:
-            chosen = select(2**32, only=only)
+            certified = [record.idx for record in run.records]
+            chosen = list(dict.fromkeys(idx for part in parse_ranges(only, 2**32) for idx in certified if idx in part))
         strips.append(make_strips(run, chosen, data, noise))
     if only is not None and not any(of_run.strips or of_run.missing for of_run in strips):
         raise ArgumentError("only", only, "none of them is certified in these runs")

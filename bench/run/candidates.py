@@ -1,8 +1,9 @@
 """What takes turns in a benchmark: the field's PyTorch loop, and the engine with each backend on each file."""
 
+import itertools
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from ars.bench.run.model import BenchModel, BenchModelFile
 from ars.bench.run.result import LOOP
 from ars.engine.backends import find_backends, manifest_of
 from ars.engine.devices import CPU
+from ars.engine.examples import FromData
 from ars.engine.smoothed import SmoothedClassifier, load
 from ars.engine.statistics.plan import Plan
 from ars.errors import ArsError, RunError, one_line
@@ -69,6 +71,8 @@ class Candidate:
     draws: int
     """The draws in a turn."""
     inputs: int
+    """The inputs that are certified in a turn."""
+    draws_per_sample: float
     extrapolated: bool
     once: float
     """The seconds that the noise maps of an input take."""
@@ -78,6 +82,10 @@ class Candidate:
 # A sample that takes no longer than WHOLE_SECONDS is measured whole. For a longer one, a turn has as many draws as take
 # about TURN_SECONDS.
 WHOLE_SECONDS, TURN_SECONDS = 2.0, 1.0
+
+# The same for adaptive stopping, whose turns certify many inputs: if all of them take longer than this, a turn has the
+# first of them, which take about half as long.
+MOST_ADAPTIVE_SECONDS = 20.0
 
 
 def _turn_draws(rate: float, sample: int, batch: int) -> int:
@@ -161,6 +169,7 @@ def _fixed(name: str, classifier: SmoothedClassifier, file: BenchModelFile, back
         file.sha256,
         draws,
         1,
+        sample,
         draws < sample,
         _seconds(lambda: classifier.noise.at(0, x), 3),
         whole if draws == sample else part,
@@ -176,17 +185,41 @@ def _adaptive(
     plan: Plan,
     labels: dict[int, int | None] | None = None,
 ) -> Candidate:
-    """Certifies all inputs in each turn, because what adaptive stopping saves depends on them."""
+    """Certifies all inputs once, because what adaptive stopping saves depends on them; and in each turn, as many of
+    them as the turn has time for."""
 
-    def turn() -> int:
-        certified = classifier.certify_many(enumerate(work.inputs), plan, labels=labels)
-        return sum(finished.draws for finished in certified)
+    def certify_first(number: int) -> list[int]:
+        """The draws of each of the first inputs."""
+        certified = classifier.certify_many(FromData(enumerate(work.inputs[:number])), plan, labels=labels)
+        return [finished.draws for finished in sorted(certified, key=lambda finished: finished.input_id)]
 
     kind, batch = classifier.noise.kind.value, classifier.prepare(work.inputs[0].shape).batch
-    number = len(work.inputs)
+    start = time.perf_counter()
+    draws = certify_first(len(work.inputs))
+    number = _turn_inputs(draws, time.perf_counter() - start)
     return Candidate(
-        name, backend, file.precision, "adaptive", kind, batch, file.sha256, turn(), number, False, 0.0, turn
+        name,
+        backend,
+        file.precision,
+        "adaptive",
+        kind,
+        batch,
+        file.sha256,
+        sum(draws[:number]),
+        number,
+        sum(draws) / len(draws),
+        number < len(draws),
+        0.0,
+        lambda: certify_first(number),
     )
+
+
+def _turn_inputs(draws: Sequence[int], seconds: float) -> int:
+    """How many inputs are certified in a turn, if all of them, with these numbers of draws, take so many seconds."""
+    if seconds <= MOST_ADAPTIVE_SECONDS:
+        return len(draws)
+    enough = sum(draws) * MOST_ADAPTIVE_SECONDS / 2 / seconds
+    return next(number for number, so_far in enumerate(itertools.accumulate(draws), 1) if so_far >= enough)
 
 
 BATCHES = (64, 256, 1000)
@@ -239,6 +272,7 @@ def _loop(name: str, trained: Path, backend: str, sigma: float | None, work: Wor
         file_sha256(trained),
         draws,
         1,
+        sample,
         draws < sample,
         _seconds(maps, 3),
         lambda: votes(draws, batch),

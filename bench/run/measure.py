@@ -134,9 +134,7 @@ def _measured(candidate: Candidate, seconds: list[float], work: Work) -> Measure
         extrapolated=candidate.extrapolated,
         draws=candidate.draws,
         inputs=candidate.inputs,
-        draws_per_sample=candidate.draws / candidate.inputs
-        if candidate.stopping == "adaptive"
-        else work.draws_per_sample,
+        draws_per_sample=candidate.draws_per_sample,
         once=candidate.once,
         seconds=tuple(seconds),
     )

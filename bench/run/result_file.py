@@ -1,13 +1,14 @@
 """Reads a benchmark back from the file that `--export-json` wrote. Every value is checked here, so that a damaged file
 fails when it is read, and not later, when it is shown."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ars.bench.run.result import FORMAT, BenchResult, Measurement
-from ars.errors import FileError
+from ars.errors import FileError, one_line
+from ars.plain_json import parse_json
+from ars.regular import check_regular
 
 __all__ = ["read_result"]
 
@@ -54,12 +55,13 @@ _MEASUREMENT: dict[str, Fits] = {
 def read_result(path: Path) -> BenchResult:
     """The benchmark in a file. Raises a FileError if the file holds none, or is damaged."""
     fix = "give a file that `ars-bench run --export-json` wrote"
+    check_regular(path)
     try:
-        return _result(json.loads(path.read_text()))
+        return _result(parse_json(path.read_bytes()))
     except OSError as error:
         raise FileError(path, f"it cannot be read ({error.strerror})", fix) from error
-    except (ValueError, RecursionError) as error:
-        raise FileError(path, f"it is not a benchmark that can be read ({error})", fix) from error
+    except ValueError as error:
+        raise FileError(path, f"it is not a benchmark that can be read ({one_line(error)})", fix) from error
 
 
 def _result(content: object) -> BenchResult:

@@ -4,6 +4,7 @@ import ctypes
 import math
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ def _call(function: Any, *arguments: Any) -> Any:
 
 
 class _CudaPython:
-    name, error, out_of_memory = "cuda-python", _Error, _OutOfMemory
+    name, error, out_of_memory, has_graphs = "cuda-python", _Error, _OutOfMemory, True
 
     def find_gpus(self) -> list[tuple[str, tuple[int, int], int]]:
         try:
@@ -108,14 +109,34 @@ class _CudaPython:
     def synchronize(self, stream: Any) -> None:
         _call(driver.cuStreamSynchronize, stream)
 
+    def capture(self, stream: Any, work: Callable[[], None]) -> tuple[Any, Callable[[], None]]:
+        # Other threads may allocate meanwhile, and work on streams of their own.
+        _call(driver.cuStreamBeginCapture, stream, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
+        try:
+            work()
+            captured = _call(driver.cuStreamEndCapture, stream)
+        except BaseException:
+            with suppress(_Error):  # the first error says more
+                _call(driver.cuGraphDestroy, _call(driver.cuStreamEndCapture, stream))
+            raise
+        try:
+            graph = _call(driver.cuGraphInstantiate, captured, 0)
+        finally:
+            with suppress(_Error):  # if it was not instantiated, that error says more
+                _call(driver.cuGraphDestroy, captured)
+        return graph, lambda: _call(driver.cuGraphExecDestroy, graph)
+
+    def launch_graph(self, graph: Any, stream: Any) -> None:
+        _call(driver.cuGraphLaunch, graph, stream)
+
     def upload(self, address: int, values: NDArray[Any], stream: Any) -> None:
         _call(driver.cuMemcpyHtoDAsync, address, values.ctypes.data, values.nbytes, stream)
 
     def download(self, values: NDArray[Any], address: int, stream: Any) -> None:
         _call(driver.cuMemcpyDtoHAsync, values.ctypes.data, address, values.nbytes, stream)
 
-    def zero(self, address: int, words: int, stream: Any) -> None:
-        _call(driver.cuMemsetD32Async, address, 0, words, stream)
+    def set_words(self, address: int, value: int, words: int, stream: Any) -> None:
+        _call(driver.cuMemsetD32Async, address, value, words, stream)
 
     def load_module(self, image: bytes) -> tuple[Any, Callable[[], None]]:
         module = _call(driver.cuModuleLoadData, image)

@@ -35,7 +35,7 @@ def _nothing() -> None:
 
 
 class _PyCuda:
-    name, error, out_of_memory = "pycuda", driver.Error, driver.MemoryError
+    name, error, out_of_memory, has_graphs = "pycuda", driver.Error, driver.MemoryError, False
 
     def find_gpus(self) -> list[tuple[str, tuple[int, int], int]]:
         driver.init()
@@ -90,14 +90,20 @@ class _PyCuda:
     def synchronize(self, stream: Any) -> None:
         stream.synchronize()
 
+    def capture(self, stream: Any, work: Callable[[], None]) -> tuple[Any, Callable[[], None]]:
+        raise NotImplementedError("pycuda has no CUDA graphs")
+
+    def launch_graph(self, graph: Any, stream: Any) -> None:
+        raise NotImplementedError("pycuda has no CUDA graphs")
+
     def upload(self, address: int, values: NDArray[Any], stream: Any) -> None:
         driver.memcpy_htod_async(address, values, stream)
 
     def download(self, values: NDArray[Any], address: int, stream: Any) -> None:
         driver.memcpy_dtoh_async(values, address, stream)
 
-    def zero(self, address: int, words: int, stream: Any) -> None:
-        driver.memset_d32_async(address, 0, words, stream)
+    def set_words(self, address: int, value: int, words: int, stream: Any) -> None:
+        driver.memset_d32_async(address, value, words, stream)
 
     def load_module(self, image: bytes) -> tuple[Any, Callable[[], None]]:
         return driver.module_from_buffer(image), _nothing

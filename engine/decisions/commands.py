@@ -80,7 +80,7 @@ def _show(found: Comparison) -> str:
         more = len(found.changed) - SHOWN_CHANGES
         ids = " ".join(map(str, found.changed[:SHOWN_CHANGES])) + (f" and {more:,} more" if more > 0 else "")
         lines.append(f"{len(found.changed):,} inputs have another answer: {ids}")
-    lines += [f"setting {name}: {one}, then {other}" for name, one, other in found.settings]
+    lines += [f"setting {line}" for line in found.setting_lines]
     return "\n".join([*lines, found.verdict])
 
 

@@ -5,6 +5,7 @@ and as lost if only the first does. Whether gains and losses are equally likely 
 several radii are adjusted by Holm's method, so the verdict is wrong with a probability of at most 1 - LEVEL.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from ars.engine.records.settings import Difference, differences
 from ars.engine.records.stored_run import Run
 from ars.engine.statistics.accuracy import LEVEL, Interval, difference_interval, mcnemar
 from ars.errors import StoreError
+from ars.noise import Scope
 
 __all__ = ["Comparison", "Pairs", "compare_runs"]
 
@@ -66,10 +68,26 @@ class Comparison:
     """The inputs with another answer in the second run, abstentions included."""
     settings: tuple[Difference, ...]
     """The settings that differ."""
+    scopes: tuple[Scope, Scope]
+
+    @property
+    def setting_lines(self) -> list[str]:
+        """The settings that differ, in words; of a hash only its first digits."""
+        return [f"{name}: {_shorten(one)}, then {_shorten(other)}" for name, one, other in self.settings]
 
     @property
     def verdict(self) -> str:
-        """The answer in one sentence."""
+        """The answer in one sentence, and one more if the two do not mean the same."""
+        return self._answer if len(set(self.scopes)) == 1 else f"{self._answer} {self._caution}"
+
+    @property
+    def _caution(self) -> str:
+        one, other = self.scopes
+        what = f"the scope of {self.first} is {one}, and that of {self.second} {other}"
+        return f"But {what}: a frozen certificate says nothing about the classifier that is deployed."
+
+    @property
+    def _answer(self) -> str:
         radii = {
             kind: [f"{pair.radius:g}" for pair in self.pairs if pair.verdict == kind] for kind in ("better", "worse")
         }
@@ -77,6 +95,11 @@ class Comparison:
         if parts:
             return f"{self.second} is {' and '.join(parts)}."
         return f"{self.second} is not distinguishable from {self.first} on these {self.inputs:,} inputs."
+
+
+def _shorten(value: object) -> str:
+    text = "none" if value is None else str(value)
+    return f"{text[:12]}..." if re.fullmatch("[0-9a-f]{64,}", text) else text
 
 
 def _list(words: Sequence[str]) -> str:
@@ -116,6 +139,7 @@ def compare_runs(first: Run, second: Run, radii: Sequence[float]) -> Comparison:
             idx for idx in both if one[idx].certificate.predicted != other[idx].certificate.predicted
         ),
         settings=tuple(differences(first.header.settings, second.header.settings)),
+        scopes=(first.scope, second.scope),
     )  # fmt: skip
 
 

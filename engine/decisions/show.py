@@ -4,12 +4,13 @@ import csv
 import dataclasses
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from ars.engine.decisions.overview import Best, Overview, describe_level
 from ars.engine.statistics.accuracy import LEVEL, Interval
 from ars.engine.statistics.certificate import format_radius
 from ars.noise import GAUSSIAN
+from ars.printable import printable
 
 __all__ = ["FORMATS", "align", "percent", "show_interval"]
 
@@ -91,7 +92,7 @@ def as_text(overviews: Sequence[Overview], best: Sequence[Best]) -> str:
     lines.append(align(rows))
     for one in overviews:
         what = f"{one.model or 'a model'} on {one.data or 'its data'}, {_noise(one)} noise, scope {one.scope}"
-        lines.append(f"{one.name}: {what}, n = {one.n:,}, alpha = {one.alpha:g}, {one.stopping} stopping")
+        lines.append(f"{one.name}: {printable(what)}, n = {one.n:,}, alpha = {one.alpha:g}, {one.stopping} stopping")
         lines += [f"{one.name}: {note}" for note in one.notes]
         if not one.labelled:
             lines.append(f"{one.name}: its inputs have no labels, so there is no accuracy")
@@ -178,6 +179,9 @@ def as_markdown(overviews: Sequence[Overview], best: Sequence[Best]) -> str:
     return f"{table}\n\n{_caption(overviews)}\n"
 
 
+_BREAK = "\0"
+"""Between a number and its interval."""
+
 _LATEX = {
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
     "\\": r"\textbackslash{}",
@@ -193,27 +197,39 @@ def _escape(text: str) -> str:
 
 
 def as_latex(overviews: Sequence[Overview], best: Sequence[Best]) -> str:
-    """A table for \\usepackage{booktabs}. Intervals are small, behind their numbers."""
-    mark, end = "\0", "\1"  # they stand for what must not be escaped
-    heads, rows = _table(
-        overviews, best, lambda number, interval: number if interval is None else f"{number}{mark}{interval}{end}"
-    )
+    """A table for \\usepackage{booktabs}. Intervals are small, below their numbers, and what all runs have in common is
+    said in the caption, so that five radii fit a page."""
+    heads, rows = _table(overviews, best, lambda number, interval: f"{number}{_BREAK}{interval or ''}")
+    common = [
+        (place, f"{heads[place]} {cells[0]}")
+        for place in map(heads.index, ("noise", "scope", "inputs"))
+        if len(set(cells := [row[place] for row in rows[: len(overviews)]])) == 1
+    ]
+    left_out = {place for place, _ in common}
 
-    def line(cells: Sequence[str]) -> str:
-        escaped = " & ".join(map(_escape, cells)).replace(mark, r"\,{\scriptsize(").replace(end, ")}")
-        return f"    {escaped} \\\\"
+    def lines(cells: Sequence[str]) -> Iterator[str]:
+        kept = [cell.partition(_BREAK) for place, cell in enumerate(cells) if place not in left_out]
+        yield f"    {' & '.join(_escape(number) for number, _, _ in kept)} \\\\"
+        if any(interval for _, _, interval in kept):
+            small = (f"{{\\scriptsize {_escape(interval)}}}" if interval else "" for _, _, interval in kept)
+            yield f"    {' & '.join(small)} \\\\"
 
-    body = [line(row) for row in rows[: len(overviews)]]
+    body = [line for row in rows[: len(overviews)] for line in lines(row)]
     if best:
-        body += [r"    \midrule", *(line(row) for row in rows[len(overviews) :])]
+        body += [r"    \midrule", *(line for row in rows[len(overviews) :] for line in lines(row))]
+    caption = " ".join(
+        [_caption(overviews), *([f"All runs: {', '.join(said for _, said in common)}."] if common else [])]
+    )
     return "\n".join(
         [
             r"\begin{table}",
             r"  \centering",
-            f"  \\caption{{{_escape(_caption(overviews))}}}",
-            f"  \\begin{{tabular}}{{l{'r' * (len(heads) - 1)}}}",
+            r"  \setlength{\tabcolsep}{4pt}",
+            f"  \\caption{{{_escape(caption)}}}",
+            r"  \smallskip",
+            f"  \\begin{{tabular}}{{l{'r' * (len(heads) - len(common) - 1)}}}",
             r"    \toprule",
-            line(heads),
+            *lines(heads),
             r"    \midrule",
             *body,
             r"    \bottomrule",

@@ -17,16 +17,19 @@ from ars.noise import Family
 
 __all__ = ["CudaDevice"]
 
-# With two lanes, one batch waits on the GPU while the other is running, and the GPU never waits for Python.
-_LANE_COUNT = 2
+# With two lanes, one batch waits on the GPU while the other is running. The shorter a batch is, the more of them must
+# wait there to bridge the moments in which Python is late. By the seconds of a batch, which are at most:
+_LANE_COUNTS = {0.001: 4, 0.002: 3, math.inf: 2}
+_FEWEST_LANES = min(_LANE_COUNTS.values())
 # For a model without a batch profile: a batch that is large enough to fill any GPU with small images, and the share of
-# the free memory that the lanes' buffers may take, which leaves room for the model to work.
+# the free memory that the lanes' buffers may take, which leaves room for the model to work. There are more than two
+# lanes only if each takes less than this share of the memory that the two have left.
 _LARGEST_BATCH, _SHARE_OF_MEMORY = 1024, 0.25
 
 
 class CudaDevice:
     def __init__(self, number: int, engine: Path, backend: str, lane_count: int | None) -> None:
-        self.name, self.lane_count = f"cuda:{number}", lane_count or _LANE_COUNT
+        self.name, self._asked, self.lane_count = f"cuda:{number}", lane_count, lane_count or _FEWEST_LANES
         self._number, self._engine, self._backend = number, engine, backend
         self._opened: tuple[Gpu, GpuRunner] | None = None
         self._sha256: str | None = None
@@ -57,15 +60,26 @@ class CudaDevice:
             takes = f"{self._engine} takes batches of {runner.profile.min_batch} to {runner.profile.max_batch}"
             raise ArgumentError("batch", batch, takes)
         made: list[Lane] = []
+        refused: list[str] = []
+        wanted = self._asked or _FEWEST_LANES
         try:
-            for _ in range(self.lane_count):
-                made.append(CudaLane(gpu, runner, shape, batch))
-                made[-1].run(np.zeros((1, *shape), np.float32))
+            while len(made) < wanted:
+                before = gpu.free_bytes()
+                lane = CudaLane(gpu, runner, shape, batch)
+                made.append(lane)
+                lane.run(np.zeros((1, *shape), np.float32))
+                refused += filter(None, [lane.try_capture()])
+                after = gpu.free_bytes()
+                if self._asked is None and len(made) == _FEWEST_LANES and before - after < after * _SHARE_OF_MEMORY:
+                    seconds = lane.time_batch()
+                    wanted = next(lanes for most, lanes in _LANE_COUNTS.items() if seconds <= most)
         except BaseException:
-            for lane in made:
-                lane.close()
+            for each in made:
+                each.close()
             raise
-        return Lanes(made, batch)
+        self.lane_count = len(made)
+        why = f"{self.name}: {runner.name} cannot be part of a CUDA graph here ({refused[0]})" if refused else ""
+        return Lanes(made, batch, [f"{why}; its kernels are launched one by one, with the same results"] if why else [])
 
     def make_sampler(
         self, slots: int, dimensions: int, family: Family, seed: int, lattice: Lattice | None = None

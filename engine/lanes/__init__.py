@@ -57,8 +57,9 @@ class Lane(Protocol):
 class Lanes:
     """The lanes of a device, for inputs of one shape. Several runs may share them; each has a sampler of its own."""
 
-    def __init__(self, lanes: Sequence[Lane], batch: int) -> None:
-        self.batch, self.lane_count = batch, len(lanes)
+    def __init__(self, lanes: Sequence[Lane], batch: int, notes: Sequence[str] = ()) -> None:
+        """`notes` are for the user, about how the lanes work."""
+        self.batch, self.lane_count, self.notes = batch, len(lanes), notes
         self._all = lanes
         self._row_check: RowCheck | None = None
         self._idle: queue.SimpleQueue[Lane] = queue.SimpleQueue()

@@ -81,7 +81,8 @@ template <class family, bool lattice> static void fill_family(const DrawKey key,
         undecided = add_noise<lattice>(a, b, at, out);
       } else {  // the last step is not full
         float padded[4][step] = {};
-        Slot padded_slot = {padded[0], padded[1], padded[2], nullptr, at.step};
+        const double unread[step] = {};  // add_noise moves along it, and reads nothing
+        Slot padded_slot = {padded[0], padded[1], padded[2], unread, at.step};
         __builtin_memcpy(padded[0], at.center, rest * sizeof(float));
         __builtin_memcpy(padded[1], at.scale, rest * sizeof(float));
         if (lattice) __builtin_memcpy(padded[2], at.margin, rest * sizeof(float));

@@ -95,24 +95,33 @@ __device__ void fill(Value* out, const Request* requests, int count, int64_t row
   }
 }
 
-// A thread counts one row. counts has one row of classes + 1 columns for each request, and starts at zero; the last
-// column counts rows with a logit that is not finite. Every logit is read once, which takes next to no time compared
-// with the model that made it.
+// A warp counts one row: each of its threads looks at every 32nd class, and then they compare. counts has one row of
+// classes + 1 columns for each request, and starts at zero; the last column counts rows with a logit that is not finite.
+constexpr int warp = 32;
 template <class Value>
 __device__ void count_row(const Value* logits, int classes, const Request* requests, int count, int64_t rows,
                           int32_t* counts) {
-  const int64_t row = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+  const int64_t row = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / warp;
   if (row >= rows) return;
   logits += row * classes;
-  int top = 0;
-  float highest = as_float(logits[0]);
-  bool finite = true;
-  for (int c = 0; c < classes; ++c) {
+  const float infinity = ars::float_of(0x7F800000u);
+  // A tie goes to the lowest class. A logit that is not finite is like an infinite one of the class after the last.
+  int top = classes;
+  float highest = -infinity;
+  for (int c = threadIdx.x % warp; c < classes; c += warp) {
     const float logit = as_float(logits[c]);
-    finite &= (ars::bits_of(logit) & 0x7F800000u) != 0x7F800000u;
-    if (logit > highest) highest = logit, top = c;  // a tie stays with the lowest class
+    if ((ars::bits_of(logit) & 0x7F800000u) == 0x7F800000u)
+      highest = infinity, top = classes;
+    else if (logit > highest)
+      highest = logit, top = c;
   }
-  atomicAdd(&counts[(int64_t)request_of(row, requests, count) * (classes + 1) + (finite ? top : classes)], 1);
+  ARS_UNROLL
+  for (int across = warp / 2; across; across /= 2) {
+    const float other = __shfl_xor_sync(0xFFFFFFFFu, highest, across);
+    const int its_top = __shfl_xor_sync(0xFFFFFFFFu, top, across);
+    if (other > highest || (other == highest && its_top < top)) highest = other, top = its_top;
+  }
+  if (threadIdx.x % warp == 0) atomicAdd(&counts[(int64_t)request_of(row, requests, count) * (classes + 1) + top], 1);
 }
 
 }  // namespace
@@ -169,7 +178,7 @@ __global__ void fill_stretched_lattice_float16(__half* out, const Request* reque
   fill<true, true>(out, requests, count, rows, {center, scale, margin, exact_center, step}, dimensions, family, seed);
 }
 
-// The grid covers the rows in x.
+// The grid covers the rows in x, with 32 threads for each.
 __global__ void count_votes_float32(const float* logits, int classes, const Request* requests, int count, int64_t rows,
                                     int32_t* counts) {
   count_row(logits, classes, requests, count, rows, counts);

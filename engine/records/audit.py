@@ -16,13 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ars.data import Dataset, ImageSize, open_data
+from ars.engine.examples import FromData
 from ars.engine.records.inputs import content_sha256
 from ars.engine.records.record import Record
-from ars.engine.records.reopen import find_file, find_model, reopen_data
-from ars.engine.records.run import environment_of, settings_of
+from ars.engine.records.reopen import check_near, find_file, find_model, load_as_run, reopen_data
+from ars.engine.records.run import settings_of
 from ars.engine.records.settings import Difference, RunSettings, differences
 from ars.engine.records.store import read_header, read_records
-from ars.engine.smoothed import SmoothedClassifier, load
+from ars.engine.records.work import environment_of
+from ars.engine.smoothed import SmoothedClassifier
 from ars.engine.statistics.certificate import (
     Certificate,
     certify_votes,
@@ -82,26 +84,31 @@ def audit(
     chosen = random.sample(records, min(sample, len(records)))
     file = engine or find_model(header, path) or Path(_recorded(path, origin.engine_file, "--engine"))
     source = data or _recorded(path, origin.data_source, "--data")
+    beside = "put it beside the store"
+    classes_file = check_near(path, origin.classes_file, beside)
     noise = find_file(header, path, origin.noise_file, settings.noise.file)
-    noise_file = origin.noise_file if noise is None else str(noise)
+    noise_file = check_near(path, origin.noise_file, beside) if noise is None else str(noise)
     if not file.exists():
         raise ModelError(file, "there is no such file", "say with --engine where the model is now")
     if (sha256 := hash_model(file).sha256) != settings.engine:
         found.differences.append(f"{file}: it is not the model of the run (its SHA-256 is {sha256})")
         return found
     with nullcontext() if device else _blaming_settings(path):
-        loaded = _load(file, settings, noise_file, device)
+        loaded = load_as_run(file, settings, noise_file, device)
     with loaded as classifier:
         size = ImageSize(origin.resize, origin.crop, classifier.channels)
         opened = None if data else reopen_data(header, path)
         if opened is None:  # it is not what it was, or not there: say what differs
-            opened = open_data(source, size, None if origin.classes_file is None else Path(origin.classes_file))
+            opened = open_data(source, size, None if classes_file is None else Path(classes_file))
         here = settings_of(classifier, opened, plan, settings.batch, settings.seed, only_correct=settings.only_correct)
         # Runs before noise stream 2 did not record the maps of a generator that makes the same maps for all inputs.
         known = settings.noise_stream == 2
         other = _say([each for each in differences(settings, here) if known or each.name != "constant_maps"])
         # What an older store does not say of its machine cannot be compared.
-        parts = differences(header.environment, environment_of(classifier))
+        ran = dict.fromkeys(record.made_by or header.environment for record in records)
+        parts = dict.fromkeys(
+            part for each in ran for part in differences(each, environment_of(classifier, each.batch or settings.batch))
+        )
         found.machine += _say([part for part in parts if part.one is not None])
         found.differences += other
         if not other:
@@ -129,22 +136,8 @@ def _blaming_settings(path: Path) -> Iterator[None]:
 def _recorded(path: Path, where: str | None, option: str) -> str:
     if where is None:
         raise ArgumentError(option.lstrip("-"), None, f"{path} does not say where it was; give {option}")
+    check_near(path, where, f"if you trust it, name it with {option}")
     return where
-
-
-def _load(engine: Path, settings: RunSettings, noise_file: str | None, device: str | None) -> SmoothedClassifier:
-    return load(
-        engine,
-        sigma=settings.noise.sigma,
-        noise=noise_file,
-        family=settings.family,
-        batch=settings.batch,
-        seed=settings.seed,
-        noise_stream=settings.noise_stream,
-        lattice_step=settings.lattice_step,
-        backend="auto" if device else settings.runner,
-        device=device,
-    )
 
 
 def _recompute(record: Record, settings: RunSettings) -> list[str]:
@@ -243,8 +236,14 @@ def _redraw(
     """Certify the inputs again, and give the differences of each."""
     by_id = {record.idx: record for record in records}
     labels = {record.idx: record.label for record in records} if settings.only_correct else None
-    for one in classifier.certify_many(((idx, data[idx].x) for idx in by_id), settings.plan, labels=labels):
-        yield _compare_certificates(one.input_id, by_id[one.input_id].certificate, one.result, "drawn again it is")
+    batches: dict[int, list[int]] = {}  # shards of a run may have had batches of different sizes
+    for record in records:
+        batch = (record.made_by and record.made_by.batch) or settings.batch
+        batches.setdefault(batch, []).append(record.idx)
+    for batch, ids in batches.items():
+        inputs = FromData((idx, data[idx].x) for idx in ids)
+        for one in classifier.certify_many(inputs, settings.plan, batch=batch, labels=labels):
+            yield _compare_certificates(one.input_id, by_id[one.input_id].certificate, one.result, "drawn again it is")
 
 
 def _compare_certificates(

@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import Any
 
 from ars.engine.records.record import Record
+from ars.engine.records.settings import Environment
 from ars.engine.statistics.certificate import ABSTAIN, Certificate, format_radius
 from ars.engine.statistics.looks import Look
 from ars.noise import Scope
@@ -77,6 +78,11 @@ NAME = Kind("TEXT", _checked(str | None, lambda value: True))
 SCOPE = Kind("TEXT NOT NULL", Scope, str)
 COUNTS = Kind("TEXT NOT NULL", _counts, json.dumps)
 LOOKS = Kind("TEXT NOT NULL", _looks, json.dumps)
+ENVIRONMENT = Kind(
+    "TEXT",
+    lambda text: None if text is None else Environment.from_row(text),
+    lambda made_by: None if made_by is None else made_by.to_row(),
+)
 
 
 @dataclass(frozen=True)
@@ -132,7 +138,8 @@ def _short(seconds: float) -> str:
 
 
 # The field's own columns come first, so that existing scripts can read the results. The radius has two rows: it is
-# stored in the norm of its family, and printed in the norm that is asked for.
+# stored in the norm of its family, and printed in the norm that is asked for. So has the environment: in older stores
+# it is that of the run.
 COLUMNS = (
     Column("idx", "idx", KEY),
     Column("label", "label", LABEL, arrow="int64"),
@@ -174,6 +181,7 @@ COLUMNS = (
     Column("seed", "seed", arrow="uint64"),
     Column("model_sha256", "model_sha256"),
     Column("input_sha256", "input_sha256", TEXT),
+    Column("environment", "made_by", ENVIRONMENT, older="NULL", shown=None),
     Column("environment", "environment"),
     Column("explanation", "explanation", title="why it stopped"),
 )

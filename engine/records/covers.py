@@ -8,18 +8,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ars.data import Dataset, ImageSize, image_channels
-from ars.data.arrays import read_npy, read_npz
+from ars.data import ImageSize, image_channels
+from ars.data.arrays import Npz, read_npy
 from ars.data.decode import IMAGE_SUFFIXES
 from ars.data.images import OneImage
 from ars.data.pixels import to_pixels
-from ars.engine.records.inputs import content_sha256
 from ars.engine.records.record import Record
-from ars.engine.records.reopen import find_noise, reopen_data, reopen_noise
+from ars.engine.records.reopen import find_noise, read_input, reopen_data, reopen_noise
 from ars.engine.records.settings import RunHeader
 from ars.engine.records.store import read_header, read_records
 from ars.engine.statistics.certificate import format_radius
-from ars.errors import ArgumentError, DataError, ModelError, StoreError
+from ars.errors import ArgumentError, DataError, ModelError
 from ars.noise import Scope
 from ars.noise.norms import norm_name
 
@@ -94,7 +93,7 @@ def check_coverage(
         raise DataError(
             name or "data", "it is not there, or not the data of the run", "say with --data where it is now"
         )
-    x = _read_input(source, record, path)
+    x = read_input(source, record, path)
     scale = _read_scale(header, path, record.idx, x, engine, noise)
     delta = read_perturbed(perturbed, x.shape).astype(np.float64) - x
     certificate = record.certificate
@@ -116,23 +115,17 @@ def read_perturbed(path: Path, shape: tuple[int, ...]) -> Array:
     elif path.suffix == ".npy":
         x = to_pixels(read_npy(path, DataError), path)
     elif path.suffix == ".npz":
-        arrays = read_npz(path, DataError)
-        if "x" not in arrays:
-            raise DataError(path, f"it has no array x, only {', '.join(arrays) or 'nothing'}", "name the input x")
-        x = to_pixels(arrays["x"], path)
+        arrays = Npz(path, DataError)
+        if "x" not in arrays.headers:
+            found = ", ".join(arrays.headers) or "nothing"
+            raise DataError(path, f"it has no array x, only {found}", "name the input x")
+        x = to_pixels(arrays.read("x"), path)
     else:
         raise DataError(path, "files of this kind are not supported", "give an image, an .npy or an .npz file")
     if x.shape not in (shape, (1, *shape)):
         fix = "give the perturbed input as the model sees it, after any --resize and --crop"
         raise DataError(path, f"its shape is {x.shape}, and the input has {shape}", fix)
     return x.reshape(shape)
-
-
-def _read_input(data: Dataset, record: Record, path: Path) -> Array:
-    if not 0 <= record.idx < len(data) or content_sha256(x := data[record.idx].x) != record.input_sha256:
-        problem = f"input {record.idx} of {data.name} is not what it was when it was certified"
-        raise StoreError(path, problem, "say with --data where the data of the run is now")
-    return x
 
 
 def _read_scale(header: RunHeader, store: Path, idx: int, x: Array, engine: Path | None, noise: Path | None) -> Array:

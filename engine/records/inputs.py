@@ -4,12 +4,13 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ars.data import PIXELS, Dataset, ImageSize, open_data, select
+from ars.engine.records.settings import CHOICE
 from ars.errors import DataError, StoreError
 
 __all__ = [
@@ -29,7 +30,7 @@ __all__ = [
 class Inputs:
     """Which inputs to take: the data as `ars.data.open_data` names it, how its images are read, and which of its
     examples: those of `only` (like "3,17,200-300,0-9999/20"), every `skip`-th, before number `end`, without the first
-    `start` of these, and at most `limit`."""
+    `start` of these, and at most `limit`. The `shard` "3/20" has a 20th of these."""
 
     data: str
     resize: int | None = None
@@ -40,12 +41,17 @@ class Inputs:
     skip: int = 1
     end: int | None = None
     only: str | None = None
+    shard: str | None = None
 
     def open(self, channels: int | None) -> tuple[Dataset, list[int]]:
         """The data, with images of this number of channels, and the numbers of the chosen inputs."""
         data = open_data(self.data, ImageSize(self.resize, self.crop, channels), self.classes_file)
-        chosen = select(len(data), start=self.start, limit=self.limit, skip=self.skip, end=self.end, only=self.only)
-        return data, chosen
+        return data, select(len(data), **self.choice)
+
+    @property
+    def choice(self) -> dict[str, Any]:
+        """The arguments of `ars.data.select`: which examples are taken."""
+        return {name: getattr(self, name) for name in CHOICE}
 
 
 def unit_of(data: Dataset) -> str:
@@ -103,7 +109,8 @@ def read_inputs(
             shape = shape or example.x.shape
             if example.x.shape != shape:
                 found = f"input {idx} has the shape {example.x.shape}, and an earlier one has {shape}"
-                raise DataError(data.name, found, "use --resize and --crop")
+                fix = "bring them to one size (--resize and --crop, or resize and crop of ars.Inputs)"
+                raise DataError(data.name, found, fix)
             if example.label is not None and not 0 <= example.label < classes:
                 found = f"input {idx} has the label {example.label}, and the model has {classes} classes"
                 raise DataError(data.name, found, "use the data that the model was made for")

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from ars.engine.records.settings import Environment
 from ars.engine.statistics.certificate import Certificate
 
 __all__ = ["Record"]
@@ -19,6 +20,8 @@ class Record:
     input_sha256: str
     name: str | None = None
     """The input's file, relative to the data; None if the data has no file for each input."""
+    made_by: Environment | None = None
+    """What certified this input; None in older stores, which say it only for the whole run."""
 
     @property
     def correct(self) -> bool | None:

@@ -3,20 +3,38 @@
 A store says where they came from: as the user named them, in which folder, and where the store was made. They are
 looked for there, at the same place relative to the store, beside the store, and in the working folder. What is found is
 used only if its hash is that of the run.
+
+Whoever wrote a store could name any file of this machine. Therefore a path from a store is opened only if it is inside
+the folder of the store or the working folder; the user has to name other places.
 """
 
 import os
 from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ars.data import Dataset, ImageSize, open_data
 from ars.engine.backends import TORCH_SUFFIXES, load_generator, load_runner, manifest_of
 from ars.engine.noise_maps import Isotropic, Maps, NoiseMaps, open_generator
-from ars.engine.records.settings import RunHeader
-from ars.errors import ArsError, ModelError
+from ars.engine.records.inputs import content_sha256
+from ars.engine.records.record import Record
+from ars.engine.records.settings import RunHeader, RunSettings
+from ars.engine.smoothed import SmoothedClassifier, load
+from ars.errors import ArsError, ModelError, StoreError
 from ars.external_data import hash_model
 
-__all__ = ["find_file", "find_model", "find_noise", "reopen_data", "reopen_noise"]
+__all__ = [
+    "check_near",
+    "find_file",
+    "find_model",
+    "find_noise",
+    "load_as_run",
+    "read_input",
+    "reopen_data",
+    "reopen_noise",
+]
 
 
 def likely_places(header: RunHeader, store: Path, given: str) -> list[str]:
@@ -29,7 +47,26 @@ def likely_places(header: RunHeader, store: Path, given: str) -> list[str]:
         if origin.store_folder is not None:
             places.append(os.path.join(store.parent, os.path.relpath(absolute, origin.store_folder)))
     places += [os.path.join(store.parent, name), name]
-    return [place for place in dict.fromkeys(places) if place == given or os.path.exists(place)]
+    there = [place for place in dict.fromkeys(places) if place == given or os.path.exists(place)]
+    return [place for place in there if is_near(store, place)]
+
+
+def is_near(store: Path, place: str) -> bool:
+    """Whether a path that a store names is inside the folder of the store or the working folder, links followed. What
+    is not there at all, like the name of a data set, harms nobody."""
+    file = place if os.path.exists(place) else place.rpartition(":")[0]
+    if not os.path.exists(file):
+        return True
+    real = Path(os.path.realpath(file))
+    return any(real.is_relative_to(os.path.realpath(folder)) for folder in (store.parent, "."))
+
+
+def check_near(store: Path, place: str | None, fix: str) -> str | None:
+    """Refuse to open a path that a store names elsewhere."""
+    if place is not None and not is_near(store, place):
+        problem = f"it names {place}, which is neither in its folder nor in the working folder"
+        raise StoreError(store, problem, fix)
+    return place
 
 
 def find_file(header: RunHeader, store: Path, given: str | None, sha256: str | None) -> Path | None:
@@ -80,7 +117,7 @@ def find_noise(header: RunHeader, store: Path, engine: Path | None = None) -> Pa
     in a likely place, or at `engine`. None if it is not there."""
     origin = header.origin
     path = find_file(header, store, origin.noise_file, header.settings.noise.file)
-    if path is None and origin.noise_file is not None:
+    if path is None and origin.noise_file is not None and is_near(store, origin.noise_file):
         path = Path(origin.noise_file)
     engine = engine or find_model(header, store)
     if path is None and engine is not None:
@@ -109,3 +146,30 @@ def reopen_noise(header: RunHeader, files: Iterable[Path], shape: tuple[int, ...
     if source.constant_maps not in (None, noise.source.constant_maps):
         raise ModelError(path, "it makes other maps here than it made for the run", "use the machine of the run")
     return noise
+
+
+def read_input(data: Dataset, record: Record, path: Path) -> NDArray[np.float32]:
+    """The input of a record, if the data still has it; `path` is the store."""
+    if not 0 <= record.idx < len(data) or content_sha256(x := data[record.idx].x) != record.input_sha256:
+        problem = f"input {record.idx} of {data.name} is not what it was when it was certified"
+        raise StoreError(path, problem, "say with --data where the data of the run is now")
+    return x
+
+
+def load_as_run(
+    engine: Path, settings: RunSettings, noise_file: str | None, device: str | None = None
+) -> SmoothedClassifier:
+    """The smoothed classifier of a run, with its noise, seed and batch; on another device, with the backend that suits
+    it."""
+    return load(
+        engine,
+        sigma=settings.noise.sigma,
+        noise=noise_file,
+        family=settings.family,
+        batch=settings.batch,
+        seed=settings.seed,
+        noise_stream=settings.noise_stream,
+        lattice_step=settings.lattice_step,
+        backend="auto" if device else settings.runner,
+        device=device,
+    )

@@ -18,6 +18,7 @@ from ars.engine.records.summary import radii_of_run
 from ars.engine.statistics.shortfall import Stop, find_shortfall
 from ars.errors import MissingPackage, StoreError
 from ars.noise.norms import norm_name
+from ars.printable import cell
 
 __all__ = [
     "FORMATS",
@@ -91,7 +92,7 @@ def make_result(record: Record, header: RunHeader, radii: Sequence[float], norm:
         explanation=lacked.explanation,
         seed=settings.seed,
         model_sha256=settings.engine,
-        environment=header.environment.describe(),
+        environment=(record.made_by or header.environment).describe(),
     )
 
 
@@ -101,7 +102,7 @@ def _separated(results: Iterable[Result], delimiter: str) -> Iterator[str]:
         csv.writer(text, delimiter=delimiter, lineterminator="\n").writerow(values)
         return text.getvalue()
 
-    rows = (line(show(column.value(result)) for column, show in SHOWN) for result in results)
+    rows = (line(cell(show(column.value(result))) for column, show in SHOWN) for result in results)
     first = next(rows, "")  # if the store cannot be read, the error comes before the first line
     yield line(column.name for column, _ in SHOWN) + first
     yield from rows

@@ -2,40 +2,35 @@
 
 import dataclasses
 import os
-import platform
+import secrets
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ars.data import Dataset
-from ars.distribution import VERSION
 from ars.engine.records.inputs import (
     Inputs,
     check_labelled,
     check_unchanged,
-    content_sha256,
     doubts,
     find_shape,
-    read_inputs,
     unit_of,
 )
 from ars.engine.records.record import Record
-from ars.engine.records.settings import Environment, Origin, RunHeader, RunSettings, Sampling
+from ars.engine.records.settings import Origin, RunHeader, RunSettings, Sampling
 from ars.engine.records.store import Store, read_records, stored_settings
 from ars.engine.records.summary import Summary, count_certified, radii_of_run, summarize
-from ars.engine.samplers.host import usable_instructions
+from ars.engine.records.work import Work, Workforce, certify_inputs, environment_of
 from ars.engine.smoothed import Prepared, SmoothedClassifier
 from ars.engine.statistics.plan import Plan
 from ars.engine.statistics.target import Target, random_order
-from ars.errors import DataError, DependentRows, StoreError
+from ars.errors import ArgumentError, ArsError, DataError, DependentRows, RunError, StoreError
 
-__all__ = ["RunProgress", "RunResult", "certify_run", "environment_of", "settings_of"]
+__all__ = ["RunProgress", "RunResult", "certify_run", "settings_of"]
 
 # At the end of a run there is nothing left to fill the batches with.
 _END_SECONDS = 2.0
@@ -58,8 +53,11 @@ class RunProgress:
     def certified(self, record: Record) -> None:
         """An input has been certified and committed to the store."""
 
-    def skipped(self, error: DataError) -> None:
-        """An input could not be read and is left out."""
+    def skipped(self, error: ArsError) -> None:
+        """An input could not be read, or workers died of it, and it is left out."""
+
+    def workers(self, ready: int, starting: int) -> None:
+        """So many workers of a cluster are at work, and so many are to come."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +81,7 @@ def certify_run(
     skip_bad_inputs: bool = False,
     only_correct: bool = False,
     target: Target | None = None,
+    cluster: Workforce | None = None,
     progress: RunProgress | None = None,
 ) -> RunResult:
     """Certify the inputs of a data source into a run store, as `ars-engine certify` does.
@@ -92,13 +91,14 @@ def certify_run(
     certificates of a run with the same settings, the run is resumed. An input that cannot be read raises DataError,
     after the inputs in progress have been certified; with `skip_bad_inputs` it is left out. With `only_correct`, an
     input ends after selection if the selected class is not its label, because it can no longer be certified correct.
-    With a `target`, inputs are certified in random order until the target is reached. A model whose votes for a row
-    depend on the rest of its batch raises DependentRows, and the certificates in the store are taken out of use.
+    With a `target`, inputs are certified in random order until the target is reached. With a `cluster`, an open
+    `ars.Cluster`, its workers certify them. A model whose votes for a row depend on the rest of its batch raises
+    DependentRows, and the certificates in the store are taken out of use.
     """
     inputs = data if isinstance(data, Inputs) else Inputs(str(data))
     plan, progress = plan or Plan(), progress or RunProgress()
     source, ids = inputs.open(classifier.channels)
-    path = Path(store or _default_store(classifier, source))
+    path = Path(store or _default_store(classifier, source, inputs.shard))
     if not path.parent.is_dir():
         raise StoreError(path, "it cannot be written (there is no such folder)", "choose another store")
     classes = classifier.runner.classes
@@ -109,6 +109,8 @@ def certify_run(
         check_labelled(source, ids, classes, skip_bad_inputs=skip_bad_inputs)
     # A resumed run keeps the settings that were chosen for it: the batch size and the random seed.
     stored = stored_settings(path)
+    if inputs.shard is not None:
+        _check_shard(inputs.shard, target, seed_known=classifier.seed_given or stored is not None)
     batch = classifier.batch or (stored.batch if stored else None)
     seed = classifier.seed if classifier.seed_given or stored is None else stored.seed
     prepared = classifier.prepare(shape, batch)
@@ -121,51 +123,92 @@ def certify_run(
     settings = settings_of(classifier, source, plan, prepared.batch, seed, only_correct=only_correct)
     sampling = Sampling(
         data_inputs=len(source),
-        start=inputs.start,
-        limit=inputs.limit,
-        skip=inputs.skip,
-        end=inputs.end,
-        only=inputs.only,
+        **inputs.choice,
         target_width=None if target is None else target.width,
         target_radii=None if target is None else ",".join(map(str, target.radii)),
     )
-    with Store(path, _describe(classifier, inputs, source, settings, sampling, path)) as opened:
+    header = _describe(classifier, inputs, source, settings, sampling, path)
+    with Store(path, header) as opened:
+        if opened.note is not None:
+            progress.warn(opened.note)
         done = opened.done()
         check_unchanged(source, {idx: done[idx] for idx in ids if idx in done}, path)
         left = [idx for idx in ids if idx not in done]
         progress.start(path, prepared, plan, seed, len(ids) - len(left), len(left))
-        waiting: dict[int, tuple[int | None, str, str | None]] = {}
-        labels: dict[int, int | None] | None = {} if only_correct else None
+        skipped: dict[str, DataError] = {}
 
-        def numbered(left: Sequence[int]) -> Iterator[tuple[int, NDArray[np.float32]]]:
-            for one in read_inputs(source, left, classes, progress.skipped if skip_bad_inputs else None, shape):
-                waiting[one.idx] = one.label, content_sha256(one.x), one.name
-                if labels is not None:
-                    labels[one.idx] = one.label
-                yield one.idx, one.x
+        def skip(error: DataError) -> None:
+            if str(error) not in skipped:  # another worker may have been given the same input
+                skipped[str(error)] = error
+                progress.skipped(error)
+
+        work = Work(
+            classifier=classifier,
+            inputs=inputs,
+            source=source,
+            shape=shape,
+            batch=prepared.batch,
+            plan=plan,
+            seed=seed,
+            only_correct=only_correct,
+            on_bad_input=skip if skip_bad_inputs else None,
+        )
+        given_up: dict[int, str] = {}
 
         def certify(ids: Sequence[int]) -> None:
-            certified = classifier.certify_many(
-                numbered(ids), plan, batch=batch, seed=seed, labels=labels, on_draws=on_draws
-            )
-            for one in certified:
-                label, sha256, name = waiting.pop(one.input_id)
-                record = Record(one.input_id, label, one.result, one.draws, one.seconds, sha256, name)
-                opened.add(record)
-                progress.certified(record)
+            if cluster is None:
+                certified = certify_inputs(
+                    classifier,
+                    work.read(ids),
+                    plan,
+                    made_by=header.environment,
+                    batch=batch,
+                    seed=seed,
+                    only_correct=only_correct,
+                    on_draws=on_draws,
+                )
+            else:
+                certified = cluster.certify(work, ids, progress, given_up.__setitem__)
+            with closing(certified):  # so that workers are dismissed at once, whatever happens here
+                for record in certified:
+                    opened.add(record)
+                    progress.certified(record)
+            if given_up:
+                noted = dataclasses.replace(sampling, given_up=",".join(map(str, sorted(given_up))))
+                opened.note_sampling(noted)
+                _report_given_up(given_up, progress if skip_bad_inputs else None)
 
         try:
             if target is None:
                 certify(left)
+                if lost := len(set(left) - opened.done().keys() - given_up.keys()) - len(skipped):
+                    problem = f"{lost} inputs were left out without an error"
+                    raise RunError(f"{path}: {problem}; this is a bug in ARS, please report it")
             else:
                 ids = _certify_until(target, random_order(ids, seed), certify, opened, sampling)
         except DependentRows:
             opened.refuse()
             raise
-    chosen = set(ids)
-    records = [record for record in read_records(path) if record.idx in chosen]
+        chosen = set(ids)
+        records = [record for record in read_records(path) if record.idx in chosen]
     summary = summarize(records, radii_of_run(plan, records) if target is None else target.radii)
     return RunResult(path, summary, prepared.batch, fullness.share())
+
+
+def _report_given_up(given_up: Mapping[int, str], progress: RunProgress | None) -> None:
+    errors = [RunError(f"input {idx}: three workers died of it ({reason})") for idx, reason in given_up.items()]
+    if progress is None:
+        raise RunError(f"{errors[0]}; all other inputs are certified; leave out {len(errors)} with --on-error skip")
+    for error in errors:
+        progress.skipped(error)
+
+
+def _check_shard(shard: str, target: Target | None, *, seed_known: bool) -> None:
+    if target is not None:
+        raise ArgumentError("shard", shard, "with --target-width, the inputs seen so far decide how many are needed")
+    if not seed_known:
+        fix = "all shards of a run need the same random seed; give each the same --seed"
+        raise ArgumentError("shard", shard, f"{fix}, such as {secrets.randbits(64)}")
 
 
 def _certify_until(
@@ -187,13 +230,14 @@ def _certify_until(
     return list(order[:number])
 
 
-def _default_store(classifier: SmoothedClassifier, data: Dataset) -> str:
+def _default_store(classifier: SmoothedClassifier, data: Dataset, shard: str | None) -> str:
     """The name of the store of a run: its model, its data, and its noise, so that runs with other noise are apart."""
     source = classifier.noise.source
     noise = f"noise-{source.file[:8]}" if source.file else f"{source.sigma:g}"
     family = classifier.family.name
     name = data.name.replace(":", "-").replace("/", "-")
-    return f"{classifier.runner.path.name}.{name}.{family}-{noise}.sqlite"
+    part = "" if shard is None else f".shard-{shard.replace('/', '-of-')}"
+    return f"{classifier.runner.path.name}.{name}.{family}-{noise}{part}.sqlite"
 
 
 def settings_of(
@@ -214,22 +258,6 @@ def settings_of(
         noise_stream=classifier.noise_stream,
         lattice_step=classifier.lattice.step if classifier.lattice else None,
         only_correct=only_correct,
-    )
-
-
-def environment_of(classifier: SmoothedClassifier) -> Environment:
-    """What runs the classifier here."""
-    runner = classifier.runner
-    entry = classifier.manifest.entry(runner.path.name) if classifier.manifest else None
-    return Environment(
-        ars=VERSION,
-        runner=runner.name,
-        runner_version=runner.version,
-        precision=(entry and entry.precision) or runner.precision,
-        device="; ".join(device.describe() for device in classifier.devices),
-        instructions=usable_instructions()[0],
-        python=platform.python_version(),
-        machine=f"{platform.system()} {platform.machine()}",
     )
 
 
@@ -254,7 +282,7 @@ def _describe(
         unit=unit_of(data),
     )
     names = None if data.classes is None else tuple(data.classes)
-    return RunHeader(settings, origin, environment_of(classifier), names, sampling)
+    return RunHeader(settings, origin, environment_of(classifier, settings.batch), names, sampling)
 
 
 def _text(path: Path | None) -> str | None:

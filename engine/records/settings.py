@@ -6,6 +6,8 @@ line here, with a default that is true of every older run.
 """
 
 import dataclasses
+import json
+import math
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,6 +26,9 @@ __all__ = ["Difference", "Environment", "Origin", "RunHeader", "RunSettings", "S
 Json = Mapping[str, object]
 T = TypeVar("T")
 
+CHOICE = ("start", "limit", "skip", "end", "only", "shard")
+"""The arguments of `ars.data.select`."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
@@ -39,7 +44,7 @@ class RunSettings:
     noise: NoiseSource
     plan: Plan
     bounds: int | None = None
-    """The version of the bounds, for plans whose bounds have versions (ars.engine.statistics.plan.BOUNDS)."""
+    """The version of the bounds, for plans whose bounds have versions (`Plan.bounds_version`)."""
     seed: int
     batch: int
     """A runner's float arithmetic may depend on the number of draws in a batch."""
@@ -50,6 +55,8 @@ class RunSettings:
     """Whether an input ends after selection if its selected class is not its label."""
 
     def __post_init__(self) -> None:
+        if not 1 <= self.batch < 2**31 or not 0 <= self.seed < 2**64:
+            raise ValueError(f"no run has batch = {self.batch} and seed = {self.seed}")
         if self.noise_stream not in (1, 2) or (self.noise_stream == 2) != (self.lattice_step is not None):
             raise ValueError(f"there is no noise stream {self.noise_stream} with lattice_step = {self.lattice_step}")
 
@@ -115,19 +122,21 @@ class Sampling:
     skip: int = 1
     end: int | None = None
     only: str | None = None
+    shard: str | None = None
     target_width: float | None = None
     """With a target, the inputs are taken in random order until certified accuracy is known to within this width."""
     target_radii: str | None = None
     looked: int | None = None
     """With a target: how many inputs, in that order, the last look was at."""
+    given_up: str | None = None
+    """On a cluster: the inputs that were given up because workers died of them, like "17,203"."""
 
     @property
     def asked(self) -> list[int] | None:
         """The numbers of the inputs that were asked for; None if the store does not say."""
         if self.data_inputs is None:
             return None
-        given = {name: getattr(self, name) for name in ("start", "limit", "skip", "end", "only")}
-        return select(self.data_inputs, **given)
+        return select(self.data_inputs, **{name: getattr(self, name) for name in CHOICE})
 
     @property
     def target(self) -> Target | None:
@@ -145,7 +154,8 @@ class Sampling:
 
 @dataclass(frozen=True, kw_only=True)
 class Environment:
-    """What ran the model. It decides no certificate by itself, and may change between a run and its resumption."""
+    """What ran the model. It decides no certificate by itself, and may differ between the inputs of a run: after a
+    resumption, between shards, and on a cluster."""
 
     ars: str | None = None
     runner: str
@@ -156,6 +166,10 @@ class Environment:
     instructions: str | None = None
     python: str | None = None
     machine: str | None = None
+    node: str | None = None
+    """The name of the computer."""
+    batch: int | None = None
+    """The draws in a batch. Shards of a run may differ in it."""
 
     def describe(self) -> str:
         """All of it in one line."""
@@ -168,6 +182,17 @@ class Environment:
     @classmethod
     def from_json(cls, content: Json, runner: str) -> Self:
         return _read(cls, {**content, "runner": runner, "runner_version": content.get(runner)})
+
+    def to_row(self) -> str:
+        """The environment of one certified input, as the store keeps it."""
+        return json.dumps({name: value for name, value in vars(self).items() if value is not None})
+
+    @classmethod
+    def from_row(cls, text: str) -> Self:
+        content = json.loads(text)
+        if not isinstance(content, dict):
+            raise ValueError("it is not an object")
+        return _read(cls, content)
 
 
 @dataclass(frozen=True)
@@ -216,6 +241,8 @@ def _read(kind: type[T], content: Json) -> T:
 
 
 def _parse(name: str, value: object, hint: Any) -> object:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"its {name} is {value}")
     for kind in get_args(hint) if isinstance(hint, types.UnionType) else (hint,):
         if type(value) is kind:
             return value

@@ -16,6 +16,7 @@ from ars.engine.records.summary import Summary, summarize
 from ars.errors import MissingPackage, StoreError
 from ars.noise import Scope
 from ars.noise.norms import norm_name
+from ars.printable import printable
 
 if TYPE_CHECKING:
     import pandas
@@ -94,6 +95,7 @@ def read_run(path: str | Path, name: str | None = None) -> Run:
 def name_runs(paths: Sequence[Path]) -> list[str]:
     """A name for each run: its file's, or its whole path if another file has the same name."""
     stems = [path.stem for path in paths]
-    return [
+    names = [
         stem if stems.count(stem) == 1 else str(path.with_suffix("")) for path, stem in zip(paths, stems, strict=True)
     ]
+    return [printable(name) for name in names]

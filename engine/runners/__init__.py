@@ -172,7 +172,8 @@ class Runner(_OpenedFile):
         same_axes = len(shape) == len(self.shape)
         if not same_axes or any(want not in (None, has) for want, has in zip(self.shape, shape, strict=True)):
             want = " x ".join(str(side or "any") for side in self.shape)
-            found = f"it takes inputs of {want}, and the data has {' x '.join(map(str, shape))}"
+            has = " x ".join(map(str, shape)) or "single numbers"
+            found = f"it takes inputs of {want}, and the data has {has}"
             raise ModelError(self.path, found, self._fit(shape))
 
     def _fit(self, shape: tuple[int, ...]) -> str:
@@ -181,9 +182,11 @@ class Runner(_OpenedFile):
             if self.shape[2] in (1, 3) and self.shape[0] not in (1, 3) and shape[0] in (1, 3):
                 return self._adapt("the model has its channels last, and it makes a copy that has them first")
             if image_channels(self.shape) == image_channels(shape) is not None:
-                return "use --resize and --crop for images, or other data"
+                return "bring images to that size (a command does it with --resize and --crop), or use other data"
             if image_channels(self.shape) is not None:
                 return "give images with as many channels, as channels x height x width"
+        if self.shape == (1, *shape):
+            return "give each image its channel axis, like x[np.newaxis]"
         return "use data of that shape"
 
     def count_classes(self) -> int:
@@ -194,6 +197,9 @@ class Runner(_OpenedFile):
 class GpuRunner(Runner):
     """A classifier on one GPU. It reads its batch in the GPU's memory, where the noise was made, and leaves its logits
     there."""
+
+    capturable = False
+    """Whether a batch that is queued may become part of a CUDA graph of ours, once the first one has run."""
 
     def __init__(self, path: Path, gpu: "Gpu") -> None:
         self.gpu = gpu
@@ -221,7 +227,7 @@ class CpuRunner(Runner):
 
     single_row_cost = 1
     """About how many rows of a full batch take the time of a row that is run alone between full batches."""
-    advice = "try a smaller --batch, or export the model again"
+    advice = "try a smaller batch, or export the model again"
     """What to do if it fails on a batch."""
 
     def __init__(self, path: Path, lane_count: int = 1) -> None:
@@ -254,7 +260,8 @@ class CpuRunner(Runner):
         except ArsError:
             raise
         except Exception as error:  # the libraries' errors have no other base class in common
-            failed = f"{self.path}: {self.name} failed on a batch of {len(batch)} ({one_line(error)})"
+            shape = " x ".join(map(str, batch.shape))
+            failed = f"{self.path}: {self.name} failed on a batch of {shape} ({one_line(error)})"
             raise RunError(f"{failed}; {self.advice}") from error
         return np.ascontiguousarray(logits, np.float32)
 

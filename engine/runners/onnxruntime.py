@@ -25,7 +25,9 @@ class _Session:
         options.log_severity_level = 4
         # Without this, sums of INT8 products saturate at 16 bits on processors without VNNI.
         options.add_session_config_entry("session.x64quantprecision", "1")
-        self._session = onnxruntime.InferenceSession(model.onnx_source(), options, providers=["CPUExecutionProvider"])
+        self._session = onnxruntime.InferenceSession(
+            model.onnx_source(self.name), options, providers=["CPUExecutionProvider"]
+        )
         inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
         self._input, self._output = inputs[0].name if inputs else "", outputs[0].name
         return [_port(node) for node in inputs], [_port(node) for node in outputs]

@@ -25,7 +25,11 @@ with redirect_stdout(io.StringIO()):
 
 
 class OnnxRuntimeGpu(GpuRunner):
-    """A classifier from an ONNX file, on one GPU. Each lane has a session, because a session has one stream."""
+    """A classifier from an ONNX file, on one GPU. Each lane has a session, because a session has one stream.
+
+    It is not `capturable`: a session may wait for its stream, which ends a capture, and a graph that it captured itself
+    cannot be launched inside of another capture (microsoft/onnxruntime, issue 15002 and pull request 32081).
+    """
 
     name, version = "onnxruntime-gpu", onnxruntime.__version__
 

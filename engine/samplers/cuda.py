@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ars.engine.gpu import Gpu, Workspace
+from ars.engine.gpu import Gpu, Launch, Workspace
 from ars.engine.lattice import Lattice
 from ars.engine.requests import Request
 from ars.engine.samplers import Sampler
@@ -14,6 +14,7 @@ from ars.noise import Family
 __all__ = ["CudaSampler"]
 
 _FILL_THREADS, _COUNT_THREADS, _MOST_GRID_ROWS = 256, 128, 65535
+_WARP = 32  # the threads that count a row
 
 
 class CudaSampler(Sampler):
@@ -43,9 +44,9 @@ class CudaSampler(Sampler):
         np.cumsum(table[:, 4], out=table[:, 4])
         return table
 
-    def fill(self, space: Workspace, out: int, dtype: str, table: int, requests: int, rows: int) -> None:
-        """Queue the kernel that writes the noisy copies of this many requests to `out`. `table` is the address of their
-        table."""
+    def fill(self, out: int, dtype: str, table: int, requests: int, rows: int) -> Launch:
+        """The launch of the kernel that writes the noisy copies of this many requests to `out`. `table` is the address
+        of their table."""
         blocks = -(-self.dimensions // 4)
         threads = min(_FILL_THREADS, -(-blocks // 32) * 32)
         grid = (-(-blocks // threads), min(rows, _MOST_GRID_ROWS))
@@ -53,18 +54,15 @@ class CudaSampler(Sampler):
         noise = (self.dimensions, self.family.code, self.seed)
         kernel = "fill_stretched" if self.family.stretched else "fill"
         if self.lattice:
-            space.launch(f"{kernel}_lattice_{dtype}", grid, threads, *where, self.lattice.step, *noise)
-        else:
-            space.launch(f"{kernel}_noisy_{dtype}", grid, threads, *where, *noise)
+            return Launch(f"{kernel}_lattice_{dtype}", grid, threads, (*where, self.lattice.step, *noise))
+        return Launch(f"{kernel}_noisy_{dtype}", grid, threads, (*where, *noise))
 
-    def count(
-        self, space: Workspace, logits: int, dtype: str, classes: int, table: int, requests: int, rows: int, counts: int
-    ) -> None:
-        """Queue the kernel that adds the votes to `counts`, an int32 array of zeros with a row for each request and
-        classes + 1 columns."""
-        grid = (-(-rows // _COUNT_THREADS), 1)
+    def count(self, logits: int, dtype: str, classes: int, table: int, requests: int, rows: int, counts: int) -> Launch:
+        """The launch of the kernel that adds the votes to `counts`, an int32 array of zeros with a row for each request
+        and classes + 1 columns."""
+        grid = (-(-rows * _WARP // _COUNT_THREADS), 1)
         where = (logits, classes, table, requests, rows, counts)
-        space.launch(f"count_votes_{dtype}", grid, _COUNT_THREADS, *where)
+        return Launch(f"count_votes_{dtype}", grid, _COUNT_THREADS, where)
 
     def close(self) -> None:
         self._space.close()

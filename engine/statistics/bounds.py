@@ -66,14 +66,14 @@ def upper_confidence_bound(k: int, n: int, alpha: float) -> float:
     return min(1.0, bound + _TAIL_SLACK * min(bound, 1 - bound) + _ROUNDING_SLACK)
 
 
-def split_alpha(alpha: float, *, two_sided: bool) -> tuple[float, float]:
-    """The parts of alpha for the bounds on pA and on pB. They add up to no more than alpha.
+def split_alpha(alpha: float, *, two_sided: bool, share: float = P_A_SHARE) -> tuple[float, float]:
+    """The parts of alpha for the bounds on pA, which gets this share, and on pB. They add up to no more than alpha.
 
     One-sided certificates use pB = 1 - pA and have no bound on pB of its own.
     """
     if not two_sided:
         return alpha, 0.0
-    for_p_a = P_A_SHARE * alpha
+    for_p_a = share * alpha
     return for_p_a, math.nextafter(alpha - for_p_a, 0.0)
 
 

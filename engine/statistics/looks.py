@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ars.errors import ArgumentError
 
-__all__ = ["Look", "check_looks", "look_draws", "look_number", "next_look", "take_look"]
+__all__ = ["FULL", "Look", "check_looks", "look_draws", "look_number", "next_look", "take_look"]
 
 FULL = 100_000
 """The paper's budget. With fewer draws, certified accuracy is in doubt for more inputs, and adaptive stopping is more

@@ -21,10 +21,11 @@ from ars.noise import Family
 
 __all__ = ["BOUNDS", "Plan"]
 
-BOUNDS = 3
-"""The version of the bounds of adaptive and two-sided certificates, kept with a run: other versions compute other
-bounds from the same votes. (Version 1 divided alpha among the looks and among the other answers, by Bonferroni's
-inequality. Version 2 gave pA and pB the same part of alpha, and lost more radii at small n.)"""
+BOUNDS, TWO_SIDED_ADAPTIVE_BOUNDS = 3, 4
+"""The version of the bounds of adaptive and two-sided certificates, and of those that are both, kept with a run: other
+versions compute other bounds from the same votes. (Version 1 divided alpha among the looks and among the other answers,
+by Bonferroni's inequality. Version 2 gave pA and pB the same part of alpha, and lost more radii at small n. In version
+3, certificates that are both divided alpha in one way for all rates, and had fewer rates below 100,000 draws.)"""
 
 COARSE = tuple(K / 16 for K in range(1, 5 * 16))
 """The sizes that a two-sided certificate settles besides those of its question, once it has stopped, so that it gets a
@@ -65,6 +66,8 @@ class Plan:
     @property
     def bounds_version(self) -> int | None:
         """The version of the bounds of its certificates; None for one-sided bounds at fixed n, which have only one."""
+        if self.two_sided and self.question:
+            return TWO_SIDED_ADAPTIVE_BOUNDS
         return BOUNDS if self.two_sided or self.question else None
 
     @property

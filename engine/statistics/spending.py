@@ -74,8 +74,9 @@ Distribution = NDArray[np.float64]
 def find_limits(rate: float, n: int, alpha: float, floor: tuple[int, ...] = ()) -> tuple[int, ...]:
     """For each look of a budget of n draws, the most misses with which `rate` is excluded; -1 if none are few enough.
 
-    A `floor` is the limits of the test of a lower rate, at the same n and alpha. No limit is below it, so whatever
-    excludes the lower rate excludes this one too.
+    A `floor` is the limits of the test of a lower rate, at the same n. No limit is below it, so whatever excludes the
+    lower rate excludes this one too. If the floor alone has more than alpha, which takes a floor of a higher level, it
+    is returned as it is.
     """
     draws = look_draws(n)
     floor = floor or (-1,) * len(draws)

@@ -26,13 +26,14 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=1000, help="the batch size")
     parser.add_argument("--skip", type=int, default=1, help="take every so many examples")
     parser.add_argument("--max", type=int, default=-1, help="stop before this example")
+    parser.add_argument("--split", choices=["train", "test"], help="a part of the data, if it has parts")
     parser.add_argument("--N", type=int, default=100_000, help="the number of draws")
     parser.add_argument("--alpha", type=float, default=0.001, help="the failure probability")
     args = parser.parse_args()
 
     settings, model, _ = load_model(args.base_classifier)
     smoothed = Smooth(model.classifier, len(settings.classes), args.sigma)
-    dataset = open_data(args.dataset)
+    dataset = open_data(f"{args.dataset}:{args.split}" if args.split else args.dataset)
 
     with args.outfile.open("w") as out:
         print("idx\tlabel\tpredict\tcorrect\ttime", file=out, flush=True)

@@ -7,6 +7,7 @@ import struct
 import numpy as np
 import pytest
 from PIL import Image
+from support.users import unprivileged
 
 from ars.data import ImageSize, idx, open_data, select
 from ars.errors import ArgumentError, DataError, UnknownName
@@ -212,6 +213,14 @@ def test_an_unreadable_image_is_named_when_it_is_reached(folder):
     assert data[0].label == 0
     with pytest.raises(DataError, match=re.escape(str(folder / "cat" / "1.png"))):
         data[1]
+
+
+def test_a_folder_of_a_class_that_cannot_be_read_is_not_left_out(folder, monkeypatch):
+    monkeypatch.chdir(folder)  # the folders above it belong to root
+    folder.chmod(0o755)
+    (folder / "cat").chmod(0)
+    with unprivileged(), pytest.raises(DataError, match=r"^cat: it cannot be read \(Permission denied\); make it"):
+        open_data(".")
 
 
 def test_a_truncated_image_is_refused(folder):

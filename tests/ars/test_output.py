@@ -1,13 +1,15 @@
 """Files that a command writes: whole or not at all, and in the place that the path means."""
 
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
-from ars.errors import FileError
-from ars.output import open_output
+from ars.errors import ArgumentError, FileError
+from ars.output import open_output, refuse_inputs, replacing
 
 
 def write(path, text="new"):
@@ -71,3 +73,80 @@ def test_a_path_that_cannot_be_written_is_one_sentence(tmp_path):
     for path, reason in ((tmp_path, "it is a folder"), (tmp_path / "no" / "page", "No such file")):
         with pytest.raises(FileError, match=f"{path}: it cannot be written .{reason}"):
             write(path)
+
+
+@pytest.mark.parametrize("output", ["k.sqlite", "k.sqlite-wal", "k.sqlite-shm", "k.sqlite-journal", "./link", "hard"])
+def test_an_output_that_belongs_to_a_store_is_refused(tmp_path, monkeypatch, output):
+    monkeypatch.chdir(tmp_path)
+    Path("k.sqlite").touch()
+    Path("link").symlink_to("k.sqlite-wal")
+    Path("hard").hardlink_to("k.sqlite")
+    with pytest.raises(ArgumentError, match=r"it belongs to the input k.sqlite; choose another one"):
+        refuse_inputs(Path(output), [Path("k.sqlite")])
+    refuse_inputs(Path("k.tsv"), [Path("k.sqlite")])
+
+
+def test_an_output_among_the_data_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("images", "cat").mkdir(parents=True)
+    for file in ("images/cat/1.png", "d.npz", "images/report.html"):
+        Path(file).touch()
+    for output, given in (("images/cat/1.png", "images"), ("d.npz", "d.npz:x_train")):
+        with pytest.raises(ArgumentError, match="it belongs to the input"):
+            refuse_inputs(Path(output), [given])
+    refuse_inputs(Path("images/report.html"), ["images"])
+    refuse_inputs(Path("-"), ["images"])
+
+
+def test_a_file_in_progress_cannot_be_guessed_and_follows_no_link(tmp_path):
+    target, victim = tmp_path / "page", tmp_path / "victim"
+    victim.write_text("mine")
+    (tmp_path / "page.partial").symlink_to(victim)
+    names = []
+    for _ in range(2):
+        with replacing(target) as place:
+            names.append(place.name)
+            place.write_text("new")
+    assert (victim.read_text(), target.read_text()) == ("mine", "new")
+    assert len(set(names)) == 2
+
+
+def test_a_private_file_stays_private_while_it_is_written_and_after(tmp_path):
+    target = tmp_path / "page"
+    target.write_text("old")
+    target.chmod(0o600)
+    with replacing(target) as place:
+        assert place.stat().st_mode & 0o777 == 0o600
+        place.write_text("new")
+    assert target.stat().st_mode & 0o777 == 0o600
+
+
+def test_two_writers_share_no_file_in_progress(tmp_path):
+    target = tmp_path / "page"
+    with replacing(target) as one, replacing(target) as other:
+        assert one != other
+        one.write_text("one")
+        other.write_text("other")
+    assert target.read_text() == "one"
+    assert [path.name for path in tmp_path.iterdir()] == ["page"]
+
+
+def test_what_a_killed_writer_left_is_removed_by_the_next(tmp_path):
+    program = f"""
+import os, signal
+from pathlib import Path
+from ars.output import replacing
+with replacing(Path({str(tmp_path / "page")!r})) as place:
+    place.write_text("half")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    subprocess.run([sys.executable, "-c", program], timeout=120, check=False)
+    assert len(list(tmp_path.iterdir())) == 1
+    (tmp_path / ".page.mine.partial").write_text("not ours")
+    write(tmp_path / "page")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".page.mine.partial", "page"]
+
+
+def test_long_names_can_be_written(tmp_path):
+    write(tmp_path / ("x" * 255))
+    assert (tmp_path / ("x" * 255)).read_text() == "new"

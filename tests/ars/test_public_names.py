@@ -5,9 +5,9 @@ import inspect
 import ars
 
 NAMES = """
-ABSTAIN ArsError Certificate FAMILIES Family Finished Grid Inputs NoiseKind Plan Prediction Record Run RunProgress
-RunResult Scope Smooth SmoothedClassifier Summary Tolerance __version__ certify_run certify_votes family_named
-format_radius load predict_from_votes read_records read_run summarize
+ABSTAIN ArsError Certificate Cluster FAMILIES Family Finished Grid Inputs NoiseKind Plan Prediction Record Run
+RunProgress RunResult Scope Smooth SmoothedClassifier Summary Tolerance __version__ certify_run certify_votes
+family_named format_radius load merge_runs predict_from_votes read_records read_run summarize
 """
 
 

@@ -51,7 +51,7 @@ class OldModel:
         self.content = path.read_bytes()
         self.hash = ModelHash(hashlib.sha256(self.content).hexdigest())
 
-    def onnx_source(self):
+    def onnx_source(self, library=None):
         return self.content
 
     def close(self):

@@ -45,13 +45,14 @@ def test_two_sided_bounds_certify_more_where_misses_are_spread_and_hardly_less_w
         assert one.lost <= 0.05
 
 
-@pytest.mark.parametrize("n", [1000, 10_000, 100_000])
+@pytest.mark.parametrize(("n", "inputs", "lost"), [(1000, 800, 0.005), (10_000, 200, 0.0075), (100_000, 200, 0.0075)])
 @untraced()
-def test_adaptive_stopping_loses_about_half_a_point_at_most_at_every_budget(n):
-    """200 inputs in 4 orders. They are harder than a trained model's, as many of them hardly ever miss; so the limit is
-    a little wider than half a point. One input in one order is 0.125 points."""
+def test_adaptive_stopping_loses_about_half_a_point_at_most_at_every_budget(n, inputs, lost):
+    """In 4 orders. The inputs are harder than a trained model's, as a quarter of them hardly ever miss. With 200
+    inputs, of which one in one order is 0.125 points, the limit is a little wider than half a point."""
     rng = np.random.default_rng(1)
-    shares = norm.cdf(np.concatenate([rng.normal(1.5, 1.3, 150), rng.uniform(2.5, 6, 50)]))
+    rare = inputs // 4
+    shares = norm.cdf(np.concatenate([rng.normal(1.5, 1.3, inputs - rare), rng.uniform(2.5, 6, rare)]))
     noise = {"family": GAUSSIAN, "scale": 0.5, "kind": NoiseKind.ISOTROPIC}
     records = []
     for idx, share in enumerate(shares):
@@ -61,7 +62,7 @@ def test_adaptive_stopping_loses_about_half_a_point_at_most_at_every_budget(n):
         records.append(Record(idx, 0, made, n + 100, 0.1, ""))
     votes = list(reorder_votes(records, n))
     for two_sided in (False, True):
-        assert measure_bounds(votes, n, Grid(), len(records), two_sided=two_sided).lost <= 0.0075
+        assert measure_bounds(votes, n, Grid(), len(records), two_sided=two_sided).lost <= lost
 
 
 def test_inputs_that_ended_after_selection_count_as_not_certified():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from support import models
+from support.stores import forge
 from support.tracing import untraced
 
 from ars.bench.cli import main
@@ -153,8 +154,8 @@ def test_runs_that_cannot_be_compared_are_one_sentence():
     in_store("empty.sqlite", "DELETE FROM certificates")
     for store, origin in (("old.sqlite", "adaptive.sqlite"), ("damaged.sqlite", "fixed.sqlite")):
         shutil.copy(origin, store)
-    in_store("old.sqlite", "UPDATE run SET settings = json_remove(settings, '$.bounds')")
-    in_store("damaged.sqlite", "UPDATE certificates SET sigma_min = 0")
+    forge("old.sqlite", "UPDATE run SET settings = json_remove(settings, '$.bounds')")
+    forge("damaged.sqlite", "UPDATE certificates SET sigma_min = 0")
     for arguments, message in (
         (["none.sqlite"], "there is no such file"),
         (["adaptive.sqlite"], "adaptive.sqlite: it is a run of --stopping adaptive; give one of --stopping fixed"),
@@ -166,7 +167,7 @@ def test_runs_that_cannot_be_compared_are_one_sentence():
             ["fixed.sqlite", "seed.sqlite"],
             "seed.sqlite: its seed is 1, and that of fixed.sqlite is 0; certify one of them again with the seed of",
         ),
-        (["fixed.sqlite", "old.sqlite"], "old.sqlite: its bounds are of version 1, and this version of ARS has 3;"),
+        (["fixed.sqlite", "old.sqlite"], "old.sqlite: its bounds are of version 1, and this version of ARS has 4;"),
         (["damaged.sqlite"], "damaged.sqlite: it is damaged"),
         (["empty.sqlite"], "empty.sqlite: it holds no certificates; certify some inputs first"),
         (["fixed.sqlite", "--n", "0"], "--n"),

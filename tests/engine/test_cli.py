@@ -270,7 +270,7 @@ def test_from_python_the_certificate_is_the_same():
 
 def test_results_never_overwrite_the_store_or_an_older_file_with_nothing(files):
     assert certify().exit_code == 0
-    refused(CliRunner().invoke(main, ["results", "run.sqlite", "-o", "run.sqlite"]), "the same file as the input")
+    refused(CliRunner().invoke(main, ["results", "run.sqlite", "-o", "run.sqlite"]), "it belongs to the input")
     Path("kept.tsv").write_text("older")
     refused(
         CliRunner().invoke(main, ["results", "none.sqlite", "-o", "kept.tsv"]), "none.sqlite: there is no such file"

@@ -3,13 +3,13 @@
 import csv
 import io
 import json
-import sqlite3
 from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 from support.engine_runs import certify, records, refused
+from support.stores import forged
 
 import ars
 from ars.engine.cli import main
@@ -74,10 +74,10 @@ def test_bad_questions_are_one_sentence(arguments, message):
 def test_a_store_of_format_1_is_read_but_not_gone_on_with():
     certify("--limit", "3", "--noise-stream", "1")
     expected = records()
-    with sqlite3.connect("run.sqlite") as database:
+    with forged("run.sqlite") as database:
         database.execute("UPDATE run SET format = 1")
-        for column in ("budget", "looks", "eta"):
+        for column in ("budget", "looks", "eta", "checksum"):
             database.execute(f"ALTER TABLE certificates DROP COLUMN {column}")
-    database.close()
+        database.execute("ALTER TABLE run DROP COLUMN checksum")
     assert records() == expected
-    refused(certify(), "its format is 1, and this version resumes runs of 3; use the version that wrote it")
+    refused(certify(), "its format is 1, and this version resumes runs of 4; use the version that wrote it")

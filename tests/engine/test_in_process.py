@@ -26,7 +26,7 @@ from support.modules import (
 from torch import nn
 
 import ars
-from ars.errors import ArgumentError, DataError, DependentRows, InputError, ModelError, RunError
+from ars.errors import ArgumentError, DataError, DependentRows, InputError, ModelError, NotExportable, RunError
 
 X = torch.rand(SHAPE, generator=torch.Generator().manual_seed(1))
 PLAN = ars.Plan(n0=50, n=2000)
@@ -199,7 +199,7 @@ def test_a_module_that_the_backend_cannot_run_says_what_can():
         (
             lambda rows: 1 / 0,
             RunError,
-            r"failed on a batch of 2 \(division by zero\); it is called with a float32 array",
+            r"failed on a batch of 2 x 3 x 8 x 8 \(division by zero\); it is called with a float32 array",
         ),
         (ReturnsTuple(), ModelError, "ReturnsTuple: it returns a tuple; it must return only the logits"),
     ],
@@ -235,7 +235,9 @@ def test_what_needs_the_shape_says_how_to_give_it():
 
 def test_a_batch_where_one_input_was_expected_is_named_so(exported):
     for classifier in (exported[1], load(Linear()), load(lambda rows: Linear()(torch.from_numpy(rows)))):
-        with pytest.raises(DataError, match=r"its shape \(2, 3, 8, 8\) is that of a batch of 2.*; give x\[0\], or"):
+        with pytest.raises(
+            DataError, match=r"its shape \(2, 3, 8, 8\) is that of a batch of 2.*; give one input, like x"
+        ):
             classifier.certify(torch.stack([X, X]))
 
 
@@ -268,3 +270,36 @@ def test_without_the_exporter_the_error_has_the_install_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(InputError, match=r"onnx is not installed; run `pip install 'ars-certify\[train\]'`"):
         certify(Linear())
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit")
+@pytest.mark.parametrize("script", [torch.jit.script, lambda module: torch.jit.trace(module, torch.zeros(2, *SHAPE))])
+def test_torchscript_is_exported_or_run_as_it_is(script):
+    module = script(Net().eval())
+    expected = certify(Net()).counts
+    for backend in ("auto", "torch"):
+        with load(module, backend=backend) as classifier:
+            assert np.abs(np.subtract(classifier.certify(X, PLAN, input_id=0).counts, expected)).sum() <= 4
+            assert classifier.runner.path == Path("Net")
+            module.train()
+            classifier.certify(X, PLAN)  # its mode is no change
+            with torch.no_grad():
+                module.head.bias[0] += 1
+            with pytest.raises(InputError, match="the module has changed since it was opened"):
+                classifier.certify(X, PLAN)
+            module.eval()
+            with torch.no_grad():
+                module.head.bias[0] -= 1
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit")
+def test_torchscript_that_torch_cannot_convert_says_that_torch_runs_it():
+    module = torch.jit.script(Bessel())
+    with pytest.raises(NotExportable, match=r'^Bessel: .*; .*run it as it is, with backend="torch"'):
+        certify(module)
+    assert sum(certify(module, backend="torch").counts) == PLAN.n
+
+
+def test_sigma_and_noise_exclude_each_other_before_anything_is_opened():
+    with pytest.raises(ArgumentError, match="give either sigma or noise"):
+        load(Linear(), noise="maps.npz")

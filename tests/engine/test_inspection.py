@@ -81,7 +81,7 @@ def test_files_that_are_nothing_are_refused():
     Path("text.pt").write_text("hello")
     for name, message in [
         ("other.json", "other.json: it is not a manifest"),
-        ("text.onnx", "text.onnx: onnxruntime cannot load it"),
+        ("text.onnx", "text.onnx: it is not an ONNX model"),
         ("text.pt", "text.pt: it"),
         ("none.onnx", "none.onnx: there is no such file"),
     ]:

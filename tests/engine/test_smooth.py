@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import beta, norm
-from support.modules import CLASSES, SHAPE, Linear, Net
+from support.modules import CLASSES, SHAPE, AlwaysDropout, Bessel, Branches, Linear, Net
 from torch import nn
 
 from ars import ABSTAIN, Smooth
 from ars.bench.pytorch_path import sample_votes
-from ars.errors import ArgumentError, DataError
+from ars.errors import ArgumentError, DataError, ModelError, RunError
 
 X = torch.rand(SHAPE, generator=torch.Generator().manual_seed(1))
 SIGMA, N0, N, ALPHA = 0.25, 100, 4000, 0.001
@@ -107,3 +107,30 @@ def test_wrong_arguments_are_said(smooth):
     for wrong in ((0, N, ALPHA, 1000), (N0, 0, ALPHA, 1000), (N0, N, 2.0, 1000), (N0, N, ALPHA, 0)):
         with pytest.raises(ArgumentError):
             smooth.certify(X, *wrong)
+
+
+@pytest.mark.parametrize("kind", [Bessel, Branches])
+def test_a_module_that_cannot_be_exported_is_run_by_torch_with_a_warning(kind):
+    """The field's class runs it, and Smooth has no argument for a backend."""
+    module = kind()
+    smooth = Smooth(module, CLASSES, SIGMA)
+    with pytest.warns(UserWarning, match=f"{kind.__name__}: its .*, so torch runs it as it is, which may be slower"):
+        predicted, radius = smooth.certify(X, N0, N, ALPHA, 1000)
+    as_it_is = Smooth(lambda x: module(x), CLASSES, SIGMA).certify(X, N0, N, ALPHA, 1000)
+    assert predicted == as_it_is[0]
+    assert radius == pytest.approx(as_it_is[1], abs=0.1)
+    assert smooth.predict(X, N, ALPHA, 1000) == predicted  # it is not exported again
+    with torch.no_grad():
+        module.head.bias[predicted] -= 1000
+    with pytest.warns(UserWarning, match="torch runs it as it is"):
+        assert smooth.certify(X, N0, N, ALPHA, 1000)[0] != predicted
+
+
+def test_a_module_that_draws_random_numbers_is_refused_nevertheless():
+    with pytest.raises(ModelError, match="its forward must neither draw random numbers nor train"):
+        Smooth(AlwaysDropout(), CLASSES, SIGMA).certify(X, N0, N, ALPHA, 1000)
+
+
+def test_an_input_has_no_number(smooth):
+    with pytest.raises(RunError, match=r"^the input: none of the first 100 draws has finite logits"):
+        Smooth(lambda x: torch.full((len(x), 4), torch.nan), CLASSES, SIGMA).certify(X, N0, N, ALPHA, 1000)

@@ -19,7 +19,7 @@ from ars.engine.records.store import read_records
 from ars.engine.runners.onnxruntime import OnnxGenerator
 from ars.errors import ModelError
 from ars.export import pipeline
-from ars.manifest import manifest_beside
+from ars.manifest import Profile, manifest_beside
 from ars.noise import NoiseKind
 
 
@@ -48,6 +48,14 @@ def everything(tmp_path_factory):
     result = run(home / "model.pt", *given, "--compute-capability", "8.6,12.0")
     assert result.exit_code == 0, result.output
     return home, result
+
+
+def test_an_engine_can_be_for_batches_of_one_size_only(tmp_path):
+    write_model(tmp_path / "model.pt")
+    result = run(tmp_path / "model.pt", "--tensorrt", "on", "--static-batch", "48")
+    assert result.exit_code == 0, result.output
+    assert "and batches of 48 only" in result.stderr
+    assert manifest_beside(tmp_path / "model.trt").entry("model.trt").build.profile == Profile(48, 48, 48)
 
 
 def test_the_files_of_each_kind_compute_what_torch_does(exported):
@@ -234,6 +242,12 @@ def test_what_the_tools_cannot_bring_to_a_precision_is_said_of_the_users_file(fo
         (["--precision", "int4"], "precision = int4 is not valid; choose from fp32, fp16, int8"),
         (["--min-agreement", "99"], "min-agreement = 99.0 is not valid; it must be between 0 and 1"),
         (["--min-batch", "8", "--opt-batch", "4"], "min-batch, opt-batch, max-batch = 8, 4, 1024 is not valid; give 1"),
+        (
+            ["--static-batch", "8", "--opt-batch", "4"],
+            "static-batch = 8 is not valid; it takes the place of --opt-batch",
+        ),
+        (["--static-batch", "0"], "min-batch, opt-batch, max-batch = 0, 0, 0 is not valid; give 1 <= min"),
+        (["--static-batch", "8"], "--static-batch is for an engine, but --tensorrt auto builds none here; omit it"),
         (["--tensorrt", "on", "--compute-capability", "9.0"], "compute-capability = 9.0 is not valid; tensorrt_rtx 1"),
         (["--tensorrt", "off", "--workspace", "64"], "--workspace is for an engine, but --tensorrt off builds none"),
         (
@@ -327,3 +341,15 @@ def test_without_torch_the_error_has_the_install_line(monkeypatch):
     find = importlib.util.find_spec
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "torch" else find(name))
     assert refused("model.pt") == "torch is not installed; run `pip install 'ars-certify[train]'`"
+
+
+@pytest.mark.parametrize(("ratio", "said"), [(0.4, "mine.int8.onnx: a draw takes 0.40"), (1.25, "Warning: mine.int8")])
+def test_an_export_says_whether_int8_is_faster(folder, monkeypatch, ratio, said):
+    """The time is made up; what is compared is not."""
+    compared = []
+    monkeypatch.setattr(pipeline, "time_ratio", lambda one, other, draws: compared.append((one, other)) or ratio)
+    result = run(*write_onnx_model(folder), "--precision", "int8", "--min-agreement", "0.5", "--tensorrt", "off")
+    assert result.exit_code == 0, result.output
+    assert [(one.path.name, other.path.name) for one, other in compared] == [("mine.int8.onnx", "mine.onnx")]
+    (line,) = [line for line in result.stderr.splitlines() if line.startswith(said)]
+    assert line.endswith("INT8 is not faster here, so certify with mine.onnx") == (ratio > 1)

@@ -3,27 +3,15 @@
 import dataclasses
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from support.drafts import EMPTY, FIRST, PARITY, SECOND, export
 
 from ars.errors import ModelError, RunError
 from ars.export.draft import Draft
-from ars.manifest import EngineBuild, Manifest, NoiseSettings, Parity, Profile, manifest_beside
+from ars.manifest import EngineBuild, NoiseSettings, Profile, manifest_beside
 from ars.noise import NoiseKind
-
-EMPTY = Manifest((4,), ("a", "b"), NoiseSettings("gaussian", NoiseKind.ISOTROPIC, 0.5), ())
-
-
-def export(folder, files, precision="fp32", manifest=EMPTY):
-    """Publish files by name and content."""
-    with Draft(folder, "m.json") as draft:
-        for name, (role, content) in files.items():
-            draft.path(name).write_bytes(content)
-            draft.add(role, draft.path(name), precision)
-        return draft.publish(manifest)
-
-
-FIRST = {"m.onnx": ("classifier", b"one"), "m.int8.onnx": ("classifier", b"one in 8"), "m.noise.onnx": ("noise", b"n")}
 
 
 def names(folder):
@@ -126,10 +114,9 @@ def test_files_that_were_made_for_other_noise_are_removed(tmp_path):
 
 
 def test_a_file_that_is_not_compared_again_keeps_its_parity_while_it_and_the_noise_are_the_same(tmp_path):
-    parity = Parity("torch", "onnxruntime 1", 16, 1024, 1e-7, 1.0, None)
     (tmp_path / "m.onnx").write_bytes(b"one")
     other = dataclasses.replace(EMPTY, noise=NoiseSettings("gaussian", NoiseKind.ISOTROPIC, 1.0))
-    for manifest, given, expected in ((EMPTY, parity, parity), (EMPTY, None, parity), (other, None, None)):
+    for manifest, given, expected in ((EMPTY, PARITY, PARITY), (EMPTY, None, PARITY), (other, None, None)):
         with Draft(tmp_path, "m.json") as draft:
             draft.add("classifier", tmp_path / "m.onnx", parity=given)
             draft.publish(manifest)
@@ -184,3 +171,88 @@ def test_a_folder_in_the_way_of_a_file_is_named(tmp_path):
     with pytest.raises(ModelError, match=r"m.onnx: it cannot be written \(Is a directory\); move it away"):
         export(tmp_path, FIRST)
     assert names(tmp_path) == ["m.onnx"]
+
+
+def test_a_folder_in_the_way_of_one_file_leaves_the_others_as_they_were(tmp_path):
+    export(tmp_path, FIRST)
+    (tmp_path / "m.noise.onnx").unlink()
+    (tmp_path / "m.noise.onnx").mkdir()
+    before = {path.name: path.is_dir() or path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(ModelError, match=r"m.noise.onnx: it cannot be written \(Is a directory\); move it away"):
+        export(tmp_path, {"m.onnx": ("classifier", b"two"), "m.noise.onnx": ("noise", b"n2")})
+    assert {path.name: path.is_dir() or path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+STOPPED = """
+import os, shutil, signal, sys
+sys.path[:0] = {path!r}
+from pathlib import Path
+from support.drafts import SECOND, export
+
+calls = 0
+def stop(function):
+    def stopping(*given, **options):
+        global calls
+        calls += 1
+        if calls == {at}:
+            os.kill(os.getpid(), signal.{signal})
+        return function(*given, **options)
+    return stopping
+
+for module, name in ((os, "replace"), (os, "rename"), (shutil, "rmtree"), (Path, "unlink")):
+    setattr(module, name, stop(getattr(module, name)))
+export(Path({folder!r}), SECOND)
+"""
+
+
+@pytest.mark.parametrize("signal", ["SIGKILL", "SIGTERM", "SIGINT"])
+def test_wherever_an_export_is_stopped_the_model_is_the_old_or_the_new_one(tmp_path, signal):
+    """In processes of their own. Files are moved or removed in a handful of calls, and each is tried."""
+    whole = {"old": FIRST, "new": SECOND}
+    seen = set()
+    for at in range(1, 9) if signal == "SIGKILL" else (1, 3):
+        folder = tmp_path / str(at)
+        export(folder, FIRST)
+        program = STOPPED.format(path=[str(Path(__file__).parents[1])], at=at, signal=signal, folder=str(folder))
+        subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=120, check=False)
+        manifest = manifest_beside(folder / "m.onnx")
+        (state,) = [name for name, files in whole.items() if {file.path for file in manifest.files} == {*files}]
+        seen.add(state)
+        for name, (_, content) in whole[state].items():
+            assert (folder / name).read_bytes() == content
+            assert manifest_beside(folder / name) == manifest
+        export(folder, SECOND)
+        assert names(folder) == ["m.json", "m.noise.onnx", "m.onnx"]
+    assert seen == ({"old", "new"} if signal == "SIGKILL" else {"new"})  # the others wait until it is done
+
+
+def test_a_file_that_is_not_of_an_earlier_export_is_not_overwritten(tmp_path):
+    (tmp_path / "m.onnx").write_bytes(b"mine")
+    with pytest.raises(ModelError, match=r"m.onnx: it exists, and is not of an earlier export; .* or use --overwrite"):
+        export(tmp_path, FIRST)
+    assert names(tmp_path) == ["m.onnx"]
+    with Draft(tmp_path, "m.json", overwrite=True) as draft:
+        draft.path("m.onnx").write_bytes(b"two")
+        draft.add("classifier", draft.path("m.onnx"))
+        draft.publish(EMPTY)
+    assert (tmp_path / "m.onnx").read_bytes() == b"two"
+
+
+def test_an_onnx_file_of_the_user_is_never_removed(tmp_path):
+    (tmp_path / "mine.onnx").write_bytes(b"mine")
+    for listed in ("mine.onnx", "m.onnx"):
+        with Draft(tmp_path, "m.json") as draft:
+            if listed == "m.onnx":
+                draft.path(listed).write_bytes(b"another")
+            draft.add("classifier", tmp_path / listed if listed == "mine.onnx" else draft.path(listed))
+            _, removed = draft.publish(EMPTY)
+    assert removed == []
+    assert (tmp_path / "mine.onnx").read_bytes() == b"mine"
+
+
+def test_an_interrupted_export_in_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
+    export(tmp_path, FIRST)
+    (tmp_path / ".m.json.journal").mkdir()
+    (tmp_path / ".m.json.journal" / "journal.json").write_text('{"move": ["../m.onnx"], "remove": {}}')
+    with pytest.raises(ModelError, match=r"an export of m.json was interrupted, and cannot be completed"):
+        manifest_beside(tmp_path / "m.onnx")

@@ -182,7 +182,7 @@ def test_int8_of_an_old_opset_is_refused_before_the_work(folder):
 
 def test_onnx_files_that_are_no_classifiers_are_refused(folder):
     (folder / "text.onnx").write_text("hello")
-    assert refused("text.onnx", *OWN).startswith("text.onnx: it is not an ONNX model (")
+    assert refused("text.onnx", *OWN).startswith("text.onnx: it is not an ONNX model;")
     assert refused("none.onnx", *OWN) == "none.onnx: there is no such file; give the path of an ONNX model"
     models.generator(folder / "g.noise.onnx")
     assert refused("g.noise.onnx", *OWN).startswith("g.noise.onnx: its output 'mean' has the shape")

@@ -29,6 +29,7 @@ NAMES = (
     "Builder.create_builder_config",
     "Builder.create_network",
     "Builder.create_optimization_profile",
+    "BuilderFlag.REQUIRE_USER_ALLOCATION",
     "BuilderFlag.TF32",
     "ComputeCapability.__members__",
     "IBuilderConfig.add_optimization_profile",
@@ -39,6 +40,7 @@ NAMES = (
     "IBuilderConfig.num_compute_capabilities",
     "IBuilderConfig.progress_monitor",
     "IBuilderConfig.set_compute_capability",
+    "IBuilderConfig.set_flag",
     "IBuilderConfig.set_memory_pool_limit",
     "IBuilderConfig.set_timing_cache",
     "ILogger.ERROR",
@@ -150,7 +152,7 @@ def test_an_operator_that_tensorrt_lacks_is_named_with_its_node(rtx, tmp_path):
 
 def test_a_file_that_is_no_onnx_is_refused(rtx, tmp_path):
     (tmp_path / "m.onnx").write_bytes(b"hello")
-    with pytest.raises(ModelError, match=r"m.onnx: TensorRT cannot read it"):
+    with pytest.raises(ModelError, match=r"m.onnx: it is not an ONNX model"):
         build_engine(tmp_path / "m.onnx", rtx, OPTIONS)
 
 
@@ -170,6 +172,21 @@ def test_sizes_that_do_not_fit_are_refused(rtx, tmp_path):
     assert plan
     with pytest.raises(ModelError, match="export it with fixed sizes for all dimensions except the batch"):
         build_engine(models.generator(tmp_path / "any.onnx", (1, "h", 4)), rtx, OPTIONS)
+
+
+def test_an_engine_for_one_batch_size_has_static_shapes(rtx, tmp_path):
+    trt, source = rtx.module, models.linear(tmp_path / "model.onnx")
+    shapes = {}
+    for profile in (Profile(64, 64, 64), PROFILE):
+        builder = trt.Builder(log := tensorrt.make_log(trt))
+        network = builder.create_network(0)
+        assert trt.OnnxParser(network, log).parse(source.read_bytes())
+        tensorrt._set_profile(source, builder, network, builder.create_builder_config(), profile)
+        shapes[profile] = tuple(network.get_input(0).shape), tuple(network.get_output(0).shape)
+    assert shapes == {Profile(64, 64, 64): ((64, 1, 4, 4), (64, 3)), PROFILE: ((-1, 1, 4, 4), (-1, 3))}
+    plan, build = build_engine(source, rtx, BuildOptions(Profile(64, 64, 64)))
+    assert b"trt" in plan[:4]
+    assert build.profile == Profile(64, 64, 64)
 
 
 def test_a_compute_capability_that_it_does_not_know_is_refused(rtx, tmp_path):

@@ -20,7 +20,7 @@ _HOOK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p)
 _STEP = ctypes.CFUNCTYPE(ctypes.c_int)
 # What a failure is in CUDA's numbers: out of memory, launch failed, invalid value, unknown.
 _CODES = {"memory": 2, "launch": 719, "logic": 1, "error": 999}
-_HELD = ("memory", "pinned", "streams", "events", "modules", "contexts", "current", "left")
+_HELD = ("memory", "pinned", "streams", "events", "modules", "graphs", "contexts", "current", "left")
 
 
 class Failure(Exception):
@@ -39,6 +39,8 @@ class Faults:
     kind: str = "error"
     lasting: bool = False
     only: Callable[[str], bool] = lambda name: True
+    announce: Callable[[str], object] = lambda name: None
+    """What is told the call, before it fails."""
     happened: str | None = None
     seen: int = 0
 
@@ -50,7 +52,7 @@ def driver() -> ctypes.CDLL:
     found.machine_at.restype = ctypes.c_void_p
     found.machine_at.argtypes = [ctypes.c_int, ctypes.c_uint64, ctypes.c_size_t]
     found.machine_enqueue.argtypes = [ctypes.c_void_p, _STEP]
-    found.machine_gpu_of.argtypes = [ctypes.c_void_p]
+    found.machine_gpu_of.argtypes = found.machine_is_capturing.argtypes = [ctypes.c_void_p]
     found.machine_reset.argtypes = [ctypes.c_int, ctypes.c_size_t, ctypes.c_int, ctypes.c_int]
     found.machine_log.restype = ctypes.c_long
     found.machine_log.argtypes = [ctypes.c_void_p, ctypes.c_long]
@@ -68,10 +70,18 @@ class Stream:
     def add(self, step: Callable[[], None]) -> None:
         work = _STEP(lambda: MACHINE.code_of(step))
         MACHINE.steps.append(work)
-        driver().machine_enqueue(self.handle, work)
+        if driver().machine_enqueue(self.handle, work):
+            raise Failure("logic", f"nothing can be queued on {self.handle}")
+
+    def is_capturing(self) -> bool:
+        return bool(driver().machine_is_capturing(self.handle))
 
     def run_all(self) -> None:
-        driver().cuStreamSynchronize(ctypes.c_void_p(self.handle))
+        error = driver().cuStreamSynchronize(ctypes.c_void_p(self.handle))
+        if error:
+            text = ctypes.c_char_p()
+            driver().cuGetErrorString(error, ctypes.byref(text))
+            raise Failure("logic", (text.value or b"").decode())
 
 
 class Machine:
@@ -97,6 +107,8 @@ class Machine:
         """The configuration of each context of tensorrt_rtx."""
         self.lacks_libraries = False
         """Whether CUDA's and cuDNN's libraries are missing, without which onnxruntime-gpu falls back to the CPU."""
+        self.refuses_capture = self.forgets_capture = False
+        """Whether the work of TensorRT cannot be captured: it says so, or captures nothing without a word."""
         self.before_wait: Callable[[], None] = lambda: None
         self.steps: list[object] = []
         """The work of other libraries, which streams hold by its address."""
@@ -109,9 +121,10 @@ class Machine:
         """From now on, no compiled kernel fits the GPUs."""
         driver().machine_refuse_images(1)
 
-    def idle(self) -> None:
-        """From now on, kernels compute nothing, and no call can be counted or fail: what takes time is the host."""
-        driver().machine_idle(1)
+    def idle(self, batch_microseconds: int = 0) -> None:
+        """From now on, kernels compute nothing, and no call can be counted or fail: what takes time is the host, and
+        the GPU only as long for each batch as is said here."""
+        driver().machine_idle(ctypes.c_long(batch_microseconds))
         driver().machine_hook(_HOOK(0))
 
     def _before_call(self, name: bytes) -> int:
@@ -142,6 +155,7 @@ class Machine:
                 faults.seen += 1
                 if faults.seen == faults.at:
                     faults.happened = name
+                    faults.announce(name)
                     raise Failure(faults.kind, "this is a test")
 
     @property

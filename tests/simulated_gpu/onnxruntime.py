@@ -61,6 +61,8 @@ class InferenceSession:
         assert (image[0], logits[0]) == (session.get_inputs()[0].name, session.get_outputs()[0].name)
         assert image[1:3] == logits[1:3] == ("cuda", stream.gpu) == ("cuda", int(self._options["device_id"]))
         try:
+            if stream.is_capturing():  # it waits at the end of a run that is captured
+                stream.run_all()
             queue_model(stream, self._content, image[4], image[5], logits[5])
         except Failure as failure:
             raise RuntimeError(str(failure)) from None

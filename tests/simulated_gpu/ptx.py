@@ -4,10 +4,12 @@ Every access to the GPU's memory is checked for its bounds and its alignment."""
 
 import ctypes
 import functools
+import itertools
 import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from simulated_gpu import kernels
@@ -26,16 +28,16 @@ _INDICES = {f"%{name}.{'xyz'[i]}": f"t.{name}[{i}]" for name in ("ctaid", "ntid"
 
 
 @functools.cache
-def library():
-    """The kernels as a library, with the functions of host/kernels.cpp."""
+def library(source: Path = kernels.NATIVE / "kernels.cu"):
+    """The kernels as a library, with the functions of host/kernels.cpp, and `instructions`."""
     with tempfile.TemporaryDirectory() as folder:
         ptx, translated = Path(folder) / "kernels.ptx", Path(folder) / "kernels.cpp"
-        command = [NVCC, "-std=c++17", "-ptx", "-arch=compute_75", kernels.NATIVE / "kernels.cu", "-o", ptx]
+        command = [NVCC, "-std=c++17", "-ptx", "-arch=compute_75", f"-I{kernels.NATIVE}", source, "-o", ptx]
         run = subprocess.run(command, capture_output=True, text=True, timeout=300)
         assert run.returncode == 0, run.stderr
         translated.write_text(translate(ptx.read_text()))
         found = kernels.compiled(translated, "-O1", "-mf16c", "-mfma", "-Wno-unused")
-    found.launch.restype = ctypes.c_size_t
+    found.launch.restype, found.instructions.restype = ctypes.c_size_t, ctypes.c_uint64
     return found
 
 
@@ -46,12 +48,15 @@ def translate(ptx: str) -> str:
     layouts = {match[3]: layout for match, layout in functions}
     out = ['#include "ptx.h"']
     out += [f"static void {match[3]}(const char* params, char* result, const Thread& t);" for match, _ in functions]
-    for match, _ in functions:
-        if match[6] == "{":
-            body = ptx[match.end() : ptx.index("\n}", match.end())]
-            out.append(_function(match[3], match[2], body, layouts))
+    statements = itertools.count()
+    bodies = {m[3]: ptx[m.end() : ptx.index("\n}", m.end())] for m, _ in functions if m[6] == "{"}
+    made = [_function(m[3], m[2], bodies[m[3]], layouts, statements) for m, _ in functions if m[6] == "{"]
+    out += [f"constexpr int statements = {next(statements)};", "static Counter<statements> executed;", *made]
     out.append("static const Kernel table[] = {")
-    out += [f'  {{"{m[3]}", {m[3]}, {layout[None]}}},' for m, layout in functions if m[1] == "entry"]
+    for match, layout in functions:
+        if match[1] == "entry":
+            by_warps = "true" if "shfl." in bodies[match[3]] else "false"
+            out.append(f'  {{"{match[3]}", {match[3]}, {layout[None]}, {by_warps}}},')
     return "\n".join([*out, "};", '#include "ptx_launch.h"', ""])
 
 
@@ -65,7 +70,9 @@ def _parameters(text: str) -> dict[str | None, int]:
     return {**layout, None: end}
 
 
-def _function(name: str, result: str | None, body: str, layouts: dict[str, dict[str | None, int]]) -> str:
+def _function(
+    name: str, result: str | None, body: str, layouts: dict[str, dict[str | None, int]], statements: Iterator[int]
+) -> str:
     lines, at = [], 0
     for piece in re.finditer(r"\s*(?:([{}])|(\$\w+):|([^;]*);)", body):
         assert piece.start() == at, body[at : at + 80]
@@ -77,6 +84,8 @@ def _function(name: str, result: str | None, body: str, layouts: dict[str, dict[
         else:
             guard = re.match(r"@(!?)%(p\d+)\s+", statement)
             made = _Statement(statement[guard.end() :] if guard else statement, layouts[name], result, layouts).made()
+            if not statement.lstrip().startswith("."):  # a declaration is no instruction
+                lines.append(f"executed.add({next(statements)});")
             lines.append(f"if ({guard[1]}{guard[2]}) {{ {made} }}" if guard else made)
     assert not body[at:].strip(), body[at:]
     return f"static void {name}(const char* params, char* result, const Thread& t) {{\n" + "\n".join(lines) + "\n}\n"
@@ -184,6 +193,16 @@ class _Statement:
         begin = f"char* at = reach({start[1:]} + {offset}ll, 4); if (!at) return;"
         add = f"{self.write('load<uint32_t>(at)')} store<uint32_t>(at, load<uint32_t>(at) + {self.read(2)});"
         return f"{{ {begin} {add} }}"
+
+    def make_shfl(self) -> str:
+        """Every thread of the warp gives a value, and takes that of the thread whose number differs in some bits."""
+        to, valid = self.args[0].split("|")
+        if self.suffix != ["sync", "bfly", "b32"] or not valid.startswith("%p"):
+            raise self.unknown()
+        whole = f"{self.read(3, 'u32')} == 31 && {self.read(4, 'u32')} == ~0u"  # all threads of a warp take part
+        self.args[0] = to
+        exchange = self.write(f"Warp::exchange({self.read(1)}, {self.read(2, 's32')})")
+        return f"{{ if (!({whole})) {{ fault = 719; return; }} {exchange} }}"
 
     def make_cvta(self) -> str:
         return self.write(self.read(1))

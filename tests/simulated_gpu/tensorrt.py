@@ -51,9 +51,41 @@ class IRuntimeConfig:
     dynamic_shapes_kernel_specialization_strategy = DynamicShapesKernelSpecializationStrategy.LAZY
     cuda_graph_strategy = CudaGraphStrategy.DISABLED
     strategy = ExecutionContextAllocationStrategy.STATIC
+    cache = None
 
     def set_execution_context_allocation_strategy(self, strategy):
         self.strategy = strategy
+
+    def create_runtime_cache(self):
+        return IRuntimeCache()
+
+    def set_runtime_cache(self, cache=None):
+        self.cache = cache
+        return True
+
+
+class IRuntimeCache:
+    """The kernels that were compiled for the shapes of batches, by this version, for this kind of GPU."""
+
+    def __init__(self):
+        self.shapes = set()
+
+    def deserialize(self, blob):
+        assert current_gpu() >= 0
+        try:
+            written = json.loads(bytes(blob))
+        except ValueError:
+            return False
+        if written["made by"] != self._maker():
+            return False
+        self.shapes |= {tuple(shape) for shape in written["shapes"]}
+        return True
+
+    def serialize(self):
+        return json.dumps({"made by": self._maker(), "shapes": sorted(self.shapes)}).encode()
+
+    def _maker(self):
+        return [__version__, *MACHINE.compute_capability]
 
 
 class ILogger:
@@ -140,18 +172,21 @@ class ICudaEngine:
         return IRuntimeConfig()
 
     def create_execution_context(self, strategy=ExecutionContextAllocationStrategy.STATIC):
+        config = None
         if isinstance(strategy, IRuntimeConfig):
-            MACHINE.runtime_configs.append(strategy)
-            strategy = strategy.strategy
+            config, strategy = strategy, strategy.strategy
+            MACHINE.runtime_configs.append(config)
         assert strategy is ExecutionContextAllocationStrategy.USER_MANAGED
-        return _attempt(self._logger, "create_execution_context", lambda: IExecutionContext(self))
+        return _attempt(self._logger, "create_execution_context", lambda: IExecutionContext(self, config))
 
 
 class IExecutionContext:
     SCRATCH_A_ROW = 256
 
-    def __init__(self, engine):
+    def __init__(self, engine, config):
         self.engine, self._addresses, self._shape, self._scratch = engine, {}, None, (0, 0)
+        self._cache, self._is_new = config and config.cache, True
+        self._own_graphs = bool(config) and config.cuda_graph_strategy is CudaGraphStrategy.WHOLE_GRAPH_CAPTURE
 
     def set_input_shape(self, name, shape):
         low, _, high = self.engine.batches
@@ -173,6 +208,9 @@ class IExecutionContext:
 
         return bool(_attempt(self.engine._logger, "set_tensor_address", check))
 
+    def is_stream_capturable(self, stream):
+        return not (self._own_graphs or MACHINE.refuses_capture)
+
     def execute_async_v3(self, stream_handle):
         def queue():
             stream = Stream(stream_handle)
@@ -181,6 +219,16 @@ class IExecutionContext:
                 raise Failure("logic", "the context has not enough scratch memory")
             MACHINE.at(self.engine.gpu, memory, size)
             images, logits = self._addresses.values()
+            if stream.is_capturing():
+                if MACHINE.forgets_capture:
+                    return True
+                # What is new is set up first, and a graph of its own is launched: neither can be captured.
+                if MACHINE.refuses_capture or self._own_graphs or self._is_new:
+                    stream.run_all()
+            self._is_new = False
+            if self._cache is not None and self._shape not in self._cache.shapes:
+                MACHINE.calls["compiled for a shape"] += 1
+                self._cache.shapes.add(self._shape)
             queue_model(stream, self.engine.onnx, self._shape, images, logits)
             stream.add(lambda: MACHINE.at(self.engine.gpu, memory, size).fill(0xEE))
             return True

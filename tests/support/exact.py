@@ -1,7 +1,13 @@
-"""Binomial tails and normal quantiles with 50 digits (mpmath), computed from their definitions."""
+"""Binomial tails and normal quantiles with 50 digits (mpmath), and the error of a sequential test, computed from their
+definitions."""
+
+from collections.abc import Sequence
 
 import mpmath as mp
+import numpy as np
+from scipy.stats import binom
 
+from ars.engine.statistics.looks import look_draws
 from support.tracing import untraced
 
 mp.mp.dps = 50
@@ -40,3 +46,16 @@ def normal_quantile(p: mp.mpf) -> mp.mpf:
         if abs(step) < mp.mpf(10) ** -45:
             return z
     raise ArithmeticError(f"no convergence at {p}")
+
+
+def chance_to_meet(rate: float, n: int, limits: Sequence[int]) -> float:
+    """The probability that draws which miss at this rate meet a limit of a test of n draws, in floats, with nothing
+    left out but what no float holds."""
+    law, met, before = np.ones(1), 0.0, 0
+    for draws, most in zip(look_draws(n), limits, strict=True):
+        step = draws - before
+        law = np.convolve(law, binom.pmf(np.arange(step + 1), step, rate))
+        met += float(law[: most + 1].sum())
+        law[: most + 1] = 0
+        before = draws
+    return met

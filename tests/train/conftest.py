@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-import torch
 
 
 @pytest.fixture
@@ -17,9 +16,5 @@ def data(tmp_path, monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def one_thread():
-    """torch's threads, which sums depend on, are not what another test left."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+def every_test_has_one_thread(one_thread):
+    pass

@@ -95,7 +95,7 @@ def test_an_epoch_that_is_left_reads_no_further(folder):
 
 def test_a_broken_image_is_named(folder):
     (folder / "train" / "blue" / "0.png").write_bytes(b"no image")
-    with pytest.raises(DataError, match=r"0\.png: it cannot be used"):
+    with pytest.raises(DataError, match=r"0\.png: it is neither a PNG nor a JPEG image"):
         epoch(opened(folder), 1, size=10)
 
 

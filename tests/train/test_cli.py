@@ -8,10 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from support.train_runs import TRAIN, arguments, interrupt, run, same, train, weights
+from support.train_runs import TRAIN, arguments, interrupt, refused, run, same, train, weights
 
-from ars.data.arrays import read_npz
-from ars.errors import DataError
 from ars.train import classifiers
 from ars.train.model_file import load_model, read_model_file
 
@@ -120,15 +118,51 @@ def test_a_network_that_draws_numbers_itself_goes_on_with_the_same_ones(monkeypa
     assert same(weights(), weights("whole.pt"))
 
 
-def test_an_unfinished_run_is_overwritten_only_with_a_word(monkeypatch):
+@pytest.mark.parametrize("kind", ["isotropic", "input"])
+def test_a_run_in_bf16_with_consistency_resumes_to_the_same_weights(kind, monkeypatch):
+    options = ("--precision", "bf16", "--consistency", "5", "--draws", "2", "--arch", "resnet8")
+    train(*options, epochs=3, kind=kind, out="whole.pt")
     with monkeypatch.context() as patch:
         interrupt(patch, step=20)
-        assert "overwritten" not in train(epochs=3).stderr
-    word = (
-        "model.pt: its unfinished run, stopped after epoch 2, will be overwritten after the first epoch; use --resume"
-    )
-    assert train(epochs=1).stderr.startswith(word)
-    assert "overwritten" not in train(epochs=1).stderr
+        assert train(*options, epochs=3, kind=kind).exit_code == 130
+    assert train(*options, "--resume", epochs=3, kind=kind).exit_code == 0
+    assert same(weights(), weights("whole.pt"))
+    plan = read_model_file(Path("model.pt"))[1]["training"]["plan"]
+    assert (plan["precision"], plan["consistency"]) == ("bf16", 5)
+    assert all(tensor.dtype != torch.bfloat16 for tensor in weights().values())
+    train(*options[2:], "--precision", "fp32", epochs=3, kind=kind, out="precise.pt")
+    assert not same(weights("precise.pt"), weights()), "bf16 changes the sums, or it was not used"
+    assert metrics()[-1]["accuracy"] > 0.9
+
+
+def test_a_run_keeps_its_precision(monkeypatch):
+    with monkeypatch.context() as patch:
+        interrupt(patch, step=20)
+        train("--precision", "bf16", epochs=3)
+    result = train("--precision", "fp32", "--resume", epochs=3)
+    assert "it was started with precision = bf16, but this run has fp32" in result.stderr
+
+
+def test_an_existing_model_is_overwritten_only_with_a_word(monkeypatch):
+    with monkeypatch.context() as patch:
+        interrupt(patch, step=20)
+        assert train(epochs=3).exit_code == 130
+    before = Path("model.pt").read_bytes()
+    word = "it holds an unfinished run, stopped after epoch 2; continue it with --resume, choose another --output, or"
+    refused(train(epochs=1), word)
+    assert Path("model.pt").read_bytes() == before
+    assert train("--overwrite", epochs=1).exit_code == 0
+    refused(train(epochs=1), "model.pt: it exists; choose another --output, or replace it with --overwrite")
+
+
+@pytest.mark.parametrize("name", ["data.npz", "link.npz", "./data.npz"])
+def test_the_data_is_not_overwritten(name):
+    Path("link.npz").symlink_to("data.npz")
+    Path("hard.npz").hardlink_to("data.npz")
+    before = Path("data.npz").read_bytes()
+    for out in (name, "hard.npz"):
+        refused(train("--overwrite", out=out), "it belongs to the input data.npz; choose another one")
+    assert Path("data.npz").read_bytes() == before
 
 
 def test_models_that_differ_in_their_endings_do_not_share_a_file_of_metrics():
@@ -142,7 +176,7 @@ def test_an_interrupt_before_the_first_checkpoint_leaves_what_was_there(monkeypa
     train(epochs=1)
     before = Path("model.pt").read_bytes()
     interrupt(monkeypatch, step=3)
-    result = train(epochs=1)
+    result = train("--overwrite", epochs=1)
     assert (result.exit_code, result.stderr) == (130, "Stopped: nothing was written.\n")
     assert Path("model.pt").read_bytes() == before
 
@@ -153,14 +187,14 @@ def test_init_starts_from_the_weights_of_a_model_or_a_state_dict():
     torch.save(first, "state.pt")
     torch.save({k.removeprefix("1."): v for k, v in first.items() if k.startswith("1.")}, "network.pt")
     for name in ("first.pt", "state.pt", "network.pt"):
-        result = train("--init", name, "--lr", "1e-9", epochs=1, out="second.pt")
+        result = train("--init", name, "--lr", "1e-9", "--overwrite", epochs=1, out="second.pt")
         assert result.exit_code == 0, result.output
         for tensor in ("1.0.weight", "1.9.bias"):
             torch.testing.assert_close(weights("second.pt")[f"classifier.{tensor}"], first[tensor], atol=1e-6, rtol=0)
 
 
 def test_a_folder_with_train_npz_and_another_one_is_training_and_test_data():
-    arrays = read_npz(Path("data.npz"), DataError)
+    arrays = dict(np.load("data.npz"))
     Path("folder").mkdir()
     np.savez("folder/train.npz", x=arrays["x"][:300], y=arrays["y"][:300])
     np.savez("folder/images.npz", x=arrays["x"][300:], y=arrays["y"][300:])

@@ -12,8 +12,6 @@ from click.testing import CliRunner
 from PIL import Image
 from support.train_runs import interrupt, refused, train
 
-from ars.data.arrays import read_npz
-from ars.errors import DataError
 from ars.train.cli import main
 
 pytestmark = pytest.mark.usefixtures("data")
@@ -44,6 +42,10 @@ def test_numbers_that_make_no_sense():
     refused(train(epochs=0), "epochs = 0 is not valid")
     refused(train("--volume-weight", "-1"), "volume-weight = -1.0 is not valid; it must be finite and not negative")
     refused(train("--volume-weight", "1", kind="isotropic"), "isotropic noise has one scale; use --noise dataset")
+    refused(train("--consistency", "-1"), "consistency = -1.0 is not valid; it must be finite and not negative")
+    refused(train("--consistency", "10", "--draws", "1"), "it compares draws of an image; use --draws 2 or more")
+    refused(train("--precision", "int8"), "unknown precision 'int8'; choose one of fp32, bf16, fp16")
+    refused(train("--precision", "fp16", "--device", "cpu"), "fp16 is for GPUs; use bf16 or fp32")
 
 
 def save(name, labels, x=None):
@@ -84,7 +86,7 @@ def test_image_folders_that_cannot_train():
     refused(train("--dataset", "images"), "images: all of its images belong to one class")
     folder(Path("images", "b"), side=13)
     refused(train("--dataset", "images"), "images: it has images of (1, 12, 12) and of (1, 13, 13)", "--resize")
-    assert train("--dataset", "images", "--resize", "12", "--batch", "10", epochs=1).exit_code == 0
+    assert train("--dataset", "images", "--resize", "12", "--batch", "10", epochs=1, out="other.pt").exit_code == 0
     folder(Path("mixed", "a"))
     folder(Path("mixed", "b"), mode="RGB")
     refused(train("--dataset", "mixed"), "mixed: it has images of (1, 12, 12) and of (3, 12, 12): some are gray")
@@ -145,7 +147,7 @@ def test_a_resume_with_other_settings_or_other_data_or_of_a_finished_run_is_refu
     )
     refused(train("--resume", epochs=1, kind="dataset"), "it was started with kind = input, but this run has dataset")
     refused(train("--resume", "--limit", "300", epochs=1), "model.pt: it was started with other data")
-    arrays = read_npz(Path("data.npz"), DataError)
+    arrays = dict(np.load("data.npz"))
     np.savez("data.npz", x=arrays["x"], y=1 - arrays["y"])
     refused(train("--resume", epochs=1), "model.pt: it was started with other data; use the same data")
     assert Path("model.pt").read_bytes() == before
@@ -159,7 +161,10 @@ def test_a_checkpoint_whose_state_is_not_whole_is_refused(monkeypatch):
     for part in ("epoch", "optimizer", "schedule", "scaler", "metrics"):
         torch.save(content | {"state": {key: value for key, value in whole.items() if key != part}}, "model.pt")
         refused(train("--resume"), f"model.pt: its training state has no '{part}'")
-    for broken in ({"optimizer": {"state": {}}}, {"metrics": [{"epoch": 1}]}, {"schedule": 5}):
+    schedules = [whole["schedule"] | {"last_epoch": wrong} for wrong in ("x", -5, 10**400, float("nan"), 3)]
+    schedules += [5, whole["schedule"] | {"optimizer": None}, whole["schedule"] | {"base_lrs": [1.0]}]
+    broken_states = [{"optimizer": {"state": {}}}, {"metrics": [{"epoch": 1}]}, {"epoch": 10**9}]
+    for broken in (*broken_states, *({"schedule": schedule} for schedule in schedules)):
         torch.save(content | {"state": whole | broken}, "model.pt")
         refused(train("--resume"), "model.pt: its training state cannot be resumed")
     torch.save(content | {"state": [1]}, "model.pt")
@@ -180,7 +185,11 @@ def test_weights_that_are_not_finite_after_the_last_step_keep_the_last_good_chec
     train(epochs=1)
     before = Path("model.pt").read_bytes()
     one_step = ["--batch", "360", "--optimizer", "sgd", "--lr", "3e38", "--weights", "1000", "1", "1"]
-    refused(train(*one_step, epochs=1), "the weights are not finite in epoch 1; nothing was written", status=1)
+    refused(
+        train(*one_step, "--overwrite", epochs=1),
+        "the weights are not finite in epoch 1; nothing was written",
+        status=1,
+    )
     assert Path("model.pt").read_bytes() == before
 
 
@@ -200,9 +209,9 @@ def test_a_full_disk_keeps_the_earlier_checkpoint(monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(torch, "save", full)
-    refused(train(epochs=3), "No space left on device", "the earlier checkpoint is intact", status=1)
+    refused(train("--overwrite", epochs=3), "No space left on device", "the earlier checkpoint is intact", status=1)
     assert Path("model.pt").read_bytes() == before
-    assert not Path("model.pt.partial").exists()
+    assert not list(Path().glob("*.partial")) + list(Path().glob(".*.partial"))
 
 
 def test_without_torch_the_install_line_is_said(monkeypatch):

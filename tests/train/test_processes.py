@@ -7,7 +7,7 @@ import torch
 from support.train_runs import TORCHRUN, TRAIN, arguments, run, weights
 
 from ars.errors import ArgumentError, UnknownName
-from ars.train.processes import Place, choose_device, fixed_threads
+from ars.train.processes import Place, choose_device, choose_precision, fixed_threads
 
 GRADIENTS = """
 import sys, torch
@@ -63,7 +63,7 @@ def test_two_processes_average_to_the_gradients_of_one_on_a_batch_that_they_cann
 @pytest.mark.usefixtures("data")
 def test_torchrun_trains_one_model_and_speaks_once(tmp_path):
     # SGD, because AdamW makes much of gradients that differ by rounding only.
-    sgd = ["--optimizer", "sgd", "--lr", "0.01", "--batch", "45", "--flip"]
+    sgd = ["--optimizer", "sgd", "--lr", "0.01", "--batch", "45", "--flip", "--precision", "fp32"]
     script = tmp_path / "training.py"
     script.write_text(TRAINING + THREADS)
     two = run(*TORCHRUN, script, *arguments(*sgd, out="two.pt"))
@@ -94,6 +94,26 @@ def test_threads_are_put_back_also_after_an_error():
         assert torch.get_num_threads() == 2
         raise KeyError
     assert torch.get_num_threads() == 1
+
+
+@pytest.mark.parametrize(
+    ("device", "capabilities", "precision"),
+    [
+        ("cuda", {}, "fp16"),
+        ("cpu", {"avx512_f": True, "avx512_bf16": True}, "bf16"),
+        ("cpu", {"neon": True, "bf16": True}, "bf16"),
+        ("cpu", {"avx512_f": True, "avx512_bf16": False}, "fp32"),
+    ],
+)
+def test_the_precision_is_what_the_device_is_fast_in(device, capabilities, precision, monkeypatch):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+    assert choose_precision("auto", torch.device(device)) == precision
+    assert choose_precision("fp32", torch.device(device)) == "fp32"
+
+
+def test_half_precision_is_refused_on_processors():
+    with pytest.raises(ArgumentError, match="fp16 is for GPUs; use bf16 or fp32"):
+        choose_precision("fp16", torch.device("cpu"))
 
 
 def test_devices_that_are_not_there_are_refused(monkeypatch):

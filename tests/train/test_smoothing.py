@@ -104,6 +104,73 @@ def test_losses_are_their_closed_forms():
     assert float(losses.total((2.0, 3.0, 0.1), 0.5)) == pytest.approx(float(total) - 0.5 * growth, rel=1e-5)
 
 
+def consistency_of_the_field(logits, weight, eta=0.5):
+    """The loss as Jeong and Shin state it, in the most literal way, for a list with the logits of each draw."""
+    answers = [torch.softmax(one, 1) for one in logits]
+    average = sum(answers) / len(answers)
+    divergences = [(average * (average.log() - one.log())).sum(1) for one in answers]
+    return (weight * sum(divergences) / len(answers) - eta * (average * average.log()).sum(1)).mean()
+
+
+@torch.no_grad()
+def test_consistency_is_the_loss_of_jeong_and_shin():
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
+    model = SmoothedModel(network, Given(torch.zeros(1, 2, 2), torch.ones(1, 2, 2)), sigma0=0.5)
+    x, labels, z = torch.rand(6, 1, 2, 2), torch.randint(0, 3, (6,)), torch.randn(5, 6, 1, 2, 2)
+    losses = model(x, labels, z)
+    added = float(losses.total((1, 1, 1), consistency=10.0) - losses.total((1, 1, 1)))
+    assert added == pytest.approx(float(consistency_of_the_field([network(x + draw) for draw in z], 10.0)), rel=1e-5)
+    assert float(losses.divergence) > 0
+    same = model(x, labels, z[:1].repeat(5, 1, 1, 1, 1))
+    assert float(same.divergence) == pytest.approx(0, abs=1e-6), "equal draws get equal answers"
+
+
+def test_consistency_stays_finite_where_the_classifier_is_certain():
+    network = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
+    nn.init.constant_(network[1].weight, 0.0)
+    network[1].bias = nn.Parameter(torch.tensor([500.0, 0.0, -500.0]))
+    model = SmoothedModel(network, Given(torch.zeros(1, 2, 2), torch.ones(1, 2, 2)), sigma0=0.5)
+    total = model(torch.rand(2, 1, 2, 2), torch.tensor([0, 1]), torch.randn(2, 2, 1, 2, 2)).total((1, 1, 1), 0.0, 10.0)
+    total.backward()
+    assert torch.isfinite(total)
+    assert all(torch.isfinite(parameter.grad).all() for parameter in network.parameters())
+
+
+def test_in_bf16_losses_maps_and_batch_statistics_are_float32():
+    torch.manual_seed(0)
+    normalization = nn.BatchNorm2d(8)
+    network = nn.Sequential(nn.Conv2d(3, 8, 3), normalization, nn.ReLU(), nn.Flatten(), nn.Linear(288, 3))
+    model = SmoothedModel(network, NoiseGenerator(3, BOUNDS), sigma0=0.5)
+    x, labels, z = torch.rand(16, 3, 8, 8), torch.randint(0, 3, (16,)), torch.randn(2, 16, 3, 8, 8)
+    seen = []
+    normalization.register_forward_hook(lambda module, inputs, output: seen.append(inputs[0]))
+    with torch.autocast("cpu", torch.bfloat16):
+        losses = model(x, labels, z)
+        assert all(one.dtype == torch.float32 for one in model.noise(x))
+    assert seen[0].dtype == torch.bfloat16, "otherwise this test tests nothing"
+    assert all(value.dtype == torch.float32 for value in vars(losses).values())
+    assert normalization.running_mean.dtype == normalization.running_var.dtype == torch.float32
+    mean = seen[0].double().mean((0, 2, 3))
+    # Sums in 8 bits would be wrong by more than a hundredth; the running mean is a tenth of the first batch's mean.
+    torch.testing.assert_close(normalization.running_mean.double(), 0.1 * mean, rtol=1e-4, atol=1e-6)
+
+
+@torch.no_grad()
+def test_the_generator_is_its_dense_block_and_two_branches():
+    torch.manual_seed(0)
+    generator = NoiseGenerator(3, BOUNDS)
+    for parameter in generator.parameters():
+        nn.init.normal_(parameter, std=0.1)
+    x = torch.rand(2, 3, 8, 8)
+    features = x
+    for convolution in generator.dense:
+        features = torch.cat([features, nn.functional.leaky_relu(convolution(features), 0.2)], 1)
+    mean, scale = generator(x)
+    torch.testing.assert_close(mean, BOUNDS.mean(generator.mean_branch(features)))
+    torch.testing.assert_close(scale, BOUNDS.scale(generator.scale_branch(features)))
+
+
 @torch.no_grad()
 def test_attenuation_leaves_noise_of_one_scale():
     noise = DatasetNoise((1, 2, 2), BOUNDS)

@@ -190,3 +190,44 @@ function barChart(caption, unit, bars) {
   const rows = bars.map((bar) => [bar.name, short(bar.value), short(bar.deviation), bar.note]);
   return chart(caption, bars.map((bar) => `${bar.name}: ${short(bar.value)} ${unit}`).join("; "), draw, table(caption, ["what", unit, "± deviation", "rate"], rows));
 }
+
+// Certified radius against smallest attack, a point for each input; an arrow stands where none was found.
+function attackChart(runs, numbers) {
+  const all = numbers.flatMap((number) => runs[number].attacks.points);
+  const far = 1.05 * Math.max(...all.map((point) => point.radius)), high = 1.05 * Math.max(...all.map((point) => point.attack));
+  const norm = unique(numbers.map((number) => normName(runs[number].norm))).join(", ");
+  const draw = (width) => {
+    const wide = width > 560, box = { left: 46, right: Math.min(width - 14, 640), top: 12, bottom: wide ? 340 : 260 };
+    const x = (radius) => box.left + (box.right - box.left) * radius / far, y = (attack) => box.bottom - (box.bottom - box.top) * attack / high;
+    const svg = shape("svg", { viewBox: `0 0 ${width} ${box.bottom + 46}` });
+    for (const size of ticks(0, high, 6)) {
+      svg.append(shape("line", { class: size ? "grid" : "axis", x1: box.left, x2: box.right, y1: y(size), y2: y(size) }),
+        shape("text", { x: box.left - 8, y: y(size) + 4, "text-anchor": "end" }, String(size)));
+    }
+    for (const radius of ticks(0, far, width / 90)) {
+      svg.append(shape("line", { class: "axis", x1: x(radius), x2: x(radius), y1: box.bottom, y2: box.bottom + 5 }),
+        shape("text", { x: x(radius), y: box.bottom + 20, "text-anchor": "middle" }, String(radius)));
+    }
+    const end = Math.min(far, high);
+    svg.append(shape("text", { x: (box.left + box.right) / 2, y: box.bottom + 40, "text-anchor": "middle" }, `certified ${norm} radius`),
+      shape("line", { class: "guide", x1: x(0), y1: y(0), x2: x(end), y2: y(end) }),
+      shape("text", { x: box.left + 8, y: box.top + 2 }, "smallest attack"),
+      shape("text", { x: box.right - 6, y: box.bottom - 10, "text-anchor": "end" }, "below the line: inside the certificate"));
+    for (const number of numbers) {
+      for (const point of runs[number].attacks.points) {
+        const said = `input ${point.idx}, ${runs[number].name}: radius ${roundDown(point.radius)}, ` + (point.found ? `smallest attack ${short(point.attack)}` : `no attack up to ${roundDown(point.attack)}`);
+        const at = [x(point.radius), y(point.attack)];
+        svg.append(point.found ? shape("circle", { class: "point " + seriesClass(number), cx: at[0], cy: at[1], r: 3.5 }, shape("title", {}, said))
+          : shape("path", { class: "point none " + seriesClass(number), d: `M${at[0] - 4} ${at[1] + 4}L${at[0]} ${at[1] - 4}L${at[0] + 4} ${at[1] + 4}Z` }, shape("title", {}, said)));
+      }
+    }
+    const key = element("p", { class: "reading" }, numbers.map((number) => element("span", { class: seriesClass(number) }, swatch(number), runs[number].name)),
+      all.some((point) => !point.found) ? element("span", {}, "△ no attack found up to there") : null);
+    return { svg, extra: [key] };
+  };
+  const ratio = (number) => `${runs[number].name}: the median attack is ${runs[number].attacks.ratio} times its certificate`;
+  const rows = numbers.map((number) => [[swatch(number), runs[number].name], whole(runs[number].attacks.points.length), runs[number].attacks.ratio,
+    whole(runs[number].attacks.points.filter((point) => !point.found).length), whole(runs[number].attacks.inside)]);
+  const [figure] = chart("Certified radius and smallest attack", numbers.map(ratio).join("; "), draw);
+  return [figure, table("Attacks on the certificates", ["run", "inputs attacked", "attack / certificate, median", "no attack found", "inside the certificate"], rows)];
+}

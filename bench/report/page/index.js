@@ -2,13 +2,18 @@
 const DATA = JSON.parse(byId("data").textContent);
 const boxes = DATA.runs.map((run) => element("input", { type: "checkbox", "aria-label": `compare ${run.name}`, onchange: () => choose() }));
 
-const cells = DATA.runs.map((run, number) => [boxes[number],
-  element("a", { href: run.page }, run.name), run.model, run.data, run.noise, run.sigma, run.scope, run.n, run.inputs,
-  ...DATA.radii.map((_, i) => [run.shares[i] || "–", element("small", {}, run.intervals[i] || "")]), run.acr]);
-const heads = ["compare", "run", "model", "data", "noise", "σ", "scope", "n", "inputs", ...DATA.radii.map((radius) => "at " + radius), "ACR"];
-const rows = cells.map((row) => element("tr", {}, row.map((content, i) => i === 1 ? element("th", { scope: "row" }, content) : element("td", {}, content))));
+// What is decided with comes first, and what the runs were made of last. Columns of words stand to the left.
+const columns = [["compare", boxes], ["run", DATA.runs.map((run) => element("a", { href: run.page }, run.name))], ["σ", DATA.runs.map((run) => run.sigma)],
+  ["scope", DATA.runs.map((run) => run.scope), "left"],
+  ...DATA.radii.map((radius, i) => ["at " + radius, DATA.runs.map((run) => [run.shares[i] || "–", element("small", {}, run.intervals[i] || "")])]),
+  ["ACR", DATA.runs.map((run) => run.acr)],
+  DATA.runs.some((run) => run.attack) && ["attack / certificate", DATA.runs.map((run) => run.attack || "–")],
+  ["inputs", DATA.runs.map((run) => run.inputs)], ["n", DATA.runs.map((run) => run.n)], ["noise", DATA.runs.map((run) => run.noise), "left"],
+  ["model", DATA.runs.map((run) => run.model), "left"], ["data", DATA.runs.map((run) => run.data), "left"]].filter(Boolean);
+const rows = DATA.runs.map((run, number) => element("tr", {}, columns.map(([head, cells, side]) =>
+  head === "run" ? element("th", { scope: "row", class: "left" }, cells[number]) : element("td", { class: side }, cells[number]))));
 byId("table").append(element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of runs" },
-  element("table", {}, element("caption", {}, "Runs"), element("thead", {}, element("tr", {}, heads.map((head) => element("th", { scope: "col" }, head)))), element("tbody", {}, rows))));
+  element("table", {}, element("caption", {}, "Runs"), element("thead", {}, element("tr", {}, columns.map(([head, , side]) => element("th", { scope: "col", class: head === "run" ? "left" : side }, head)))), element("tbody", {}, rows))));
 
 const texts = DATA.runs.map((run) => [run.name, run.model, run.data, run.noise, run.sigma, run.scope, run.n, ...run.notes].join(" ").toLowerCase());
 function search() {
@@ -36,9 +41,9 @@ function show(chosen) {
     byId("compare").replaceChildren(element("p", { class: "note" }, found.refused));
     return;
   }
-  const columns = ["radius", first.name, second.name, "difference", "95 % interval", "gained", "lost", "p"];
+  const heads = ["radius", first.name, second.name, "difference", "95 % interval", "gained", "lost", "p"];
   byId("compare").replaceChildren(element("p", { class: "lead" }, found.verdict),
-    table(`Certified accuracy in percent, ${first.name} and ${second.name}`, columns, found.rows),
+    table(`Certified accuracy in percent, ${first.name} and ${second.name}`, heads, found.rows),
     element("p", { class: "fine" }, "p is that of McNemar’s exact test, adjusted for the number of radii. ", found.settings.length ? "What differs: " + found.settings.join("; ") : "No setting differs."));
 }
 

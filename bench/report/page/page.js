@@ -12,7 +12,8 @@ function lead() {
   const certified = sum(RUNS.map((run) => run.inputs - run.abstained)), all = sum(RUNS.map((run) => run.inputs));
   const sure = alphas.map((alpha) => Number((100 * (1 - alpha)).toPrecision(12)) + " %").join(" or ");
   return `${whole(all)} certificates${data.length ? " on " + data.join(", ") : ""}, in ${RUNS.length === 1 ? "one run" : RUNS.length + " runs"}; ${whole(certified)} of them hold a radius. `
-    + `Inside that radius no perturbation changes the smoothed classifier’s answer, with a confidence of ${sure} for each input.`;
+    + `Inside that radius no perturbation changes the smoothed classifier’s answer, with a confidence of ${sure} for each input.`
+    + (RUNS.some((run) => run.scope === "frozen") ? " Where the scope is frozen, that is the classifier whose noise stays as it was made for this input, and not the one that is deployed." : "");
 }
 
 function card(run, number, norm) {
@@ -84,6 +85,19 @@ function accuracy(norm) {
     ...(unknown.length ? [note(`Made by a version that did not keep what radii in ${normName(norm)} need: ${names(unknown)}.`)] : [])];
 }
 
+// The attacks on the runs, with a note on what a success inside means.
+function attacks(numbers) {
+  const note = (text) => element("p", { class: "note" }, text), names = (chosen) => chosen.map((number) => RUNS[number].name).join(", ");
+  const frozen = numbers.filter((number) => RUNS[number].attacks.movesMaps), others = numbers.filter((number) => !RUNS[number].attacks.movesMaps);
+  const wrong = others.filter((number) => RUNS[number].attacks.inside), mapped = numbers.filter((number) => RUNS[number].kind !== "isotropic");
+  const expected = (number) => short(RUNS[number].attacks.points.length * (RUNS[number].alpha + RUNS[number].attacks.alpha));
+  return [...attackChart(RUNS, numbers),
+    ...wrong.map((number) => element("p", { class: "note wrong" }, `Contradiction: the attacks on ${RUNS[number].name} change the answer inside ${whole(RUNS[number].attacks.inside)} of ${whole(RUNS[number].attacks.points.length)} certificates. If all were sound, at most ${expected(number)} contradictions would be expected by chance.`)),
+    ...others.filter((number) => !RUNS[number].attacks.inside).map((number) => note(`No attack on ${RUNS[number].name} contradicts a certificate. If all are sound, at most ${expected(number)} contradictions are expected by chance.`)),
+    ...(frozen.length ? [note(`In scope frozen, an attack moves the noise too, which the certificate takes to stay. A success inside shows what this scope leaves out. Here: ${names(frozen)}.`)] : []),
+    ...(mapped.length ? [note(`Noise maps: the attack is measured as the certified region is, by ‖δ/σ‖, and shown times the smallest σ, as the radius is. Here: ${names(mapped)}.`)] : [])];
+}
+
 const SCOPES = {
   global: ["Scope global", "The noise is the same at every input, so the certificate speaks of the classifier that you deploy."],
   frozen: ["Scope frozen", "The noise maps were made for this input. The certificate speaks of the classifier whose noise is frozen at these maps: "
@@ -144,6 +158,9 @@ if (RUNS.length) {
   };
   select.addEventListener("change", show);
   show();
+  const attacked = RUNS.map((run, number) => number).filter((number) => RUNS[number].attacks);
+  byId("attacks").hidden = !attacked.length;
+  if (attacked.length) byId("attacks").append(...attacks(attacked));
   byId("draws").append(...drawsChart(DATA.draws, RUNS));
   byId("seconds").append(...barChart("Seconds per sample", "s", RUNS.map((run, number) => ({ name: run.name, value: run.seconds, deviation: run.deviation, series: number, note: `${whole(run.rate)} draws/s` }))));
   byId("guarantee").append(...guarantee());

@@ -15,6 +15,7 @@ function certificateRows(runs) {
       const abstained = columns.predict[i] === -1, label = columns.label[i];
       const outcome = abstained ? "abstained" : label === null ? "certified" : label === columns.predict[i] ? "right" : "wrong";
       return { number, run: run.name, idx, K: columns.K[i], label: named(label), predict: abstained ? "abstained" : named(columns.predict[i]), outcome,
+        attackText: columns.attack[i], attack: columns.attack[i] ? numberOf(columns.attack[i].replace("> ", "")) : -1,
         radii: Object.fromEntries(Object.keys(columns.radius).map((norm) => [norm, columns.radius[norm][i] === null ? Infinity : columns.radius[norm][i]])),
         printed: Object.fromEntries(Object.keys(columns.printed).map((norm) => [norm, columns.printed[norm][i]])),
         ...Object.fromEntries(COLUMNS.map(({ name }) => [name, WORDS.has(name) ? columns[name][i] : numberOf(columns[name][i])])), texts: Object.fromEntries(COLUMNS.map(({ name }) => [name, columns[name][i]])) };
@@ -39,7 +40,7 @@ function region(row) {
 function details(row) {
   const close = element("button", { type: "button", onclick: () => box.close() }, "Close");
   const radii = Object.entries(row.printed).map(([norm, text]) => [`${normName(norm)} radius`, text]);
-  const facts = [["run", row.run], ["label", row.label], ["answer", row.predict], ["outcome", row.outcome], ["scope", RUNS[row.number].scope], ...radii,
+  const facts = [["run", row.run], ["label", row.label], ["answer", row.predict], ["outcome", row.outcome], ["scope", RUNS[row.number].scope], ...radii, ["smallest attack", row.attackText],
     ...COLUMNS.filter(({ name }) => name !== "explanation").map(({ name, title }) => [title, row.texts[name]])];
   const box = element("dialog", { "aria-labelledby": "details-title", onclose: () => box.remove() },
     element("h3", { id: "details-title" }, `Input ${row.idx}`), element("p", {}, row.explanation), region(row),
@@ -63,6 +64,7 @@ function certificateTable(runs) {
       bar.style.width = 100 * Math.max(0, Math.min(1, row.radius / farthest)) + "%";
       return [element("span", { class: "radius-bar " + seriesClass(row.number), "aria-hidden": "true" }, bar), row.printed[norm] || "unknown"];
     }],
+    rows.some((row) => row.attackText) && ["attack", "smallest attack", (row) => row.attackText],
     ...COLUMNS.filter(({ name }) => rows.some((row) => row.texts[name])).map(({ name, title }) => [name, title, (row) => row.texts[name]]),
   ].filter(Boolean);
   const state = { sort: "idx", down: false, page: 0 };

@@ -216,7 +216,7 @@ def test_a_word_that_is_no_file_makes_no_model(tmp_path, monkeypatch):
 
 def test_the_tables_never_overwrite_what_they_are_made_of(folder, runs):
     data, before = folder / "data.npz", (folder / "data.npz").read_bytes()
-    refused(paper(runs[0], "-o", runs[0]), "it is the same file as the input")
-    refused(paper(folder / "plain.onnx", "--data", data, "-o", data), "it is the same file as the input")
+    refused(paper(runs[0], "-o", runs[0]), "it belongs to the input")
+    refused(paper(folder / "plain.onnx", "--data", data, "-o", data), "it belongs to the input")
     assert data.read_bytes() == before
     assert len(read_runs(runs)[0].records) == 60

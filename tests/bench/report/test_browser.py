@@ -65,6 +65,11 @@ def test_the_charts_are_drawn_with_their_descriptions_and_tables(page):
     assert min(shown) > 0, "every picture is decoded"
 
 
+def test_the_lead_says_what_a_frozen_scope_speaks_of(page):
+    lead = page.execute_script("return document.getElementById('lead').textContent")
+    assert "Where the scope is frozen, that is the classifier whose noise stays" in lead  # one of the runs has it
+
+
 def test_names_that_are_markup_are_shown_as_text(page):
     assert not page.execute_script("return window.broken")
     assert page.execute_script("return document.querySelector('#cards h3').textContent") == EVIL
@@ -289,8 +294,10 @@ def mapped(run_folder, tmp_path_factory):
     return folder / "mapped.sqlite"
 
 
-def test_the_dialog_shows_which_pixels_may_move_how_far(browser, mapped, tmp_path):
+def test_the_dialog_shows_which_pixels_may_move_how_far(browser, mapped, run_folder, tmp_path, monkeypatch):
     from selenium.webdriver.common.by import By
+
+    monkeypatch.chdir(run_folder)  # the data is found there; a store opens nothing far from it by itself
 
     runs = read_runs([mapped])
     show(browser, runs, strips_of(runs, [], [], None), tmp_path / "report.html")

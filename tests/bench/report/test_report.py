@@ -288,10 +288,10 @@ def test_a_page_never_overwrites_what_it_is_made_of(runs, tmp_path):
     for name in ("bench.json", "data.npz", "noise.onnx"):
         (tmp_path / name).write_text("precious")
     (tmp_path / "link.html").symlink_to(runs[0])
-    refused(report(runs[0], "-o", runs[0]), "it is the same file as the input", "choose another one")
-    refused(report(runs[0], "-o", tmp_path / "link.html"), "it is the same file as the input")
+    refused(report(runs[0], "-o", runs[0]), "it belongs to the input", "choose another one")
+    refused(report(runs[0], "-o", tmp_path / "link.html"), "it belongs to the input")
     for option, name in (("--bench", "bench.json"), ("--data", "data.npz"), ("--noise", "noise.onnx")):
-        refused(report(runs[0], option, tmp_path / name, "-o", tmp_path / name), "it is the same file as the input")
+        refused(report(runs[0], option, tmp_path / name, "-o", tmp_path / name), "it belongs to the input")
         assert (tmp_path / name).read_text() == "precious"
 
 

@@ -161,7 +161,7 @@ def test_two_exports_into_one_file_are_refused_before_anything_is_measured(tmp_p
 def test_an_export_never_overwrites_the_model(tmp_path):
     model = models.linear(tmp_path / "model.onnx")
     before = model.read_bytes()
-    refused(run("--engine", model, "--export-json", model), "it is the same file as the input")
+    refused(run("--engine", model, "--export-json", model), "it belongs to the input")
     assert model.read_bytes() == before
 
 
@@ -175,6 +175,22 @@ def test_adaptive_stopping_is_measured_on_real_inputs(network, tmp_path):
     assert (adaptive["inputs"], adaptive["extrapolated"]) == (3, False)
     assert adaptive["draws_per_sample"] == adaptive["draws"] / 3 < 5100 == fixed["draws_per_sample"]
     assert "ars onnxruntime fp32 adaptive" in result.stdout
+
+
+def test_if_all_inputs_take_long_a_turn_certifies_the_first_and_the_draws_of_all_still_count(
+    network, tmp_path, monkeypatch
+):
+    np.savez(tmp_path / "data.npz", x=np.random.default_rng(0).random((4, 1, 28, 28), dtype=np.float32))
+    given = ["--data", tmp_path / "data.npz", "--backend", "onnxruntime", "--precision", "fp32", "--n", 2000]
+    # Of inputs that take 40 seconds together, a turn gets 10 seconds: a quarter of the draws, or just over.
+    assert candidates._turn_inputs([100, 100, 500, 300], 40.0) == 3
+    assert candidates._turn_inputs([100, 100, 500, 300], 20.0) == 4
+    monkeypatch.setattr(candidates, "MOST_ADAPTIVE_SECONDS", 1e-9)
+    assert run("--engine", network, *given, "--export-json", tmp_path / "b.json").exit_code == 0
+    _, adaptive = json.loads((tmp_path / "b.json").read_text())["measurements"]
+    assert (adaptive["inputs"], adaptive["extrapolated"]) == (1, True)
+    per_draw = adaptive["draws_per_sample"] / adaptive["draws"]
+    assert adaptive["seconds_per_sample"] == pytest.approx([seconds * per_draw for seconds in adaptive["seconds"]])
 
 
 def test_inputs_of_a_wrong_class_end_after_selection_if_only_correct_ones_count(network, tmp_path):

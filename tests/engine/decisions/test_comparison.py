@@ -1,13 +1,16 @@
 """`ars-engine compare`: paired on common inputs, with one sentence at the end."""
 
 import json
-import sqlite3
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 from statsmodels.stats.multitest import multipletests
+from support import models
 from support.engine_runs import certify, refused
+from support.stores import forge
 
 from ars.engine.cli import main
 from ars.engine.decisions.comparison import adjust, compare_runs
@@ -25,13 +28,6 @@ def runs(files):
     certify("--sigma", "0.1", "--out", "a.sqlite")
     certify("--sigma", "0.3", "--limit", "30", "--out", "b.sqlite")
     return ["a.sqlite", "b.sqlite"]
-
-
-def edit(path, statement):
-    database = sqlite3.connect(path)
-    with database:
-        database.execute(statement)
-    database.close()
 
 
 def test_pairs_are_counted_on_common_inputs(runs):
@@ -66,7 +62,7 @@ def test_p_values_are_adjusted_as_statsmodels_does():
 
 
 def test_changed_answers_are_listed(runs):
-    edit("b.sqlite", "UPDATE certificates SET predict = -1 WHERE idx IN (3, 17)")
+    forge("b.sqlite", "UPDATE certificates SET predict = -1 WHERE idx IN (3, 17)")
     assert set(compare_runs(*map(read_run, runs), [0.0]).changed) >= {3, 17}
 
 
@@ -78,11 +74,26 @@ def test_runs_that_cannot_be_compared_are_refused(runs):
     refused(compare("b.sqlite", "d.sqlite"), "d.sqlite: it has no input of b.sqlite")
     certify("--family", "laplace", "--limit", "3", "--out", "e.sqlite")
     refused(compare("a.sqlite", "e.sqlite"), "e.sqlite: its radii are in l1")
-    edit("b.sqlite", "UPDATE certificates SET label = 1 - label WHERE idx = 4 AND label < 2")
-    edit("b.sqlite", "UPDATE certificates SET label = 0 WHERE idx = 4 AND label = 2")
+    forge("b.sqlite", "UPDATE certificates SET label = 1 - label WHERE idx = 4 AND label < 2")
+    forge("b.sqlite", "UPDATE certificates SET label = 0 WHERE idx = 4 AND label = 2")
     refused(compare(*runs), "b.sqlite: its input 4 has the label")
-    edit("b.sqlite", "UPDATE certificates SET input_sha256 = 'x' WHERE idx = 0")
+    forge("b.sqlite", "UPDATE certificates SET input_sha256 = 'x' WHERE idx = 0")
     refused(compare(*runs), "b.sqlite: its input 0 has other values")
     for path in runs:
-        edit(path, "UPDATE certificates SET label = NULL, input_sha256 = 'x'")
+        forge(path, "UPDATE certificates SET label = NULL, input_sha256 = 'x'")
     refused(compare(*runs), "b.sqlite: its inputs have no labels")
+
+
+def test_scopes_that_differ_are_said_with_the_verdict(files):
+    models.generator(Path("noise.onnx"), floor=0.1)
+    certify("--out", "a.sqlite")
+    command = ["certify", "--engine", "model.onnx", "--data", "data.npz", "--n", "200", "--n0", "10", "--batch", "64"]
+    made = CliRunner().invoke(main, [*command, "--noise", "noise.onnx", "--out", "b.sqlite"])
+    assert made.exit_code == 0, made.output
+    said = compare("a.sqlite", "b.sqlite", "--radii", "0.05").stdout.splitlines()[-1]
+    assert "But the scope of a is global, and that of b frozen: a frozen certificate says nothing about" in said
+    assert "scope" not in compare("a.sqlite", "a.sqlite", "--radii", "0.05").stdout
+    # A hash is shown by its first digits, and what a run does not have as none.
+    lines = compare("a.sqlite", "b.sqlite").stdout.splitlines()
+    assert "setting sigma: 0.1, then none" in lines
+    assert any(re.fullmatch(r"setting generator: none, then [0-9a-f]{12}\.\.\.", line) for line in lines)

@@ -5,13 +5,13 @@ import io
 import json
 import re
 import shutil
-import sqlite3
 import subprocess
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 from support.engine_runs import certify, refused
+from support.stores import forge
 
 import ars
 from ars.engine.cli import main
@@ -73,6 +73,7 @@ def test_the_latex_table_is_well_formed_and_compiles(runs, tmp_path):
     shutil.copy(runs[0], "50%_&x.sqlite")
     text = summary(*runs, "50%_&x.sqlite", "--format", "latex").stdout
     assert r"50\%\_\&x" in text
+    assert "All runs: noise isotropic, scope global" in text
     rows = [line for line in text.splitlines() if line.endswith(r"\\")]
     columns = len(re.search(r"begin{tabular}{(\w+)}", text)[1])
     assert {len(re.findall(r"(?<!\\)&", row)) for row in rows} == {columns - 1}
@@ -89,13 +90,11 @@ def test_the_latex_table_is_well_formed_and_compiles(runs, tmp_path):
             ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"], cwd=tmp_path, capture_output=True
         )
         assert run.returncode == 0, run.stdout.decode()[-1000:]
+        assert b"Overfull" not in run.stdout, "it fits the page"
 
 
 def test_an_unfinished_run_is_said_and_not_refused(runs):
-    database = sqlite3.connect(runs[0])
-    with database:
-        database.execute("DELETE FROM certificates WHERE idx >= 12")
-    database.close()
+    forge(runs[0], "DELETE FROM certificates WHERE idx >= 12")
     assert "the run is not finished: 12 of the 30 inputs asked for are certified" in summary(runs[0]).stdout
 
 
@@ -112,10 +111,7 @@ def test_runs_without_labels_have_no_accuracy(files):
 
 
 def test_inputs_without_labels_beside_others_leave_the_population_unknown(runs):
-    database = sqlite3.connect(runs[0])
-    with database:
-        database.execute("UPDATE certificates SET label = NULL WHERE idx = 0")
-    database.close()
+    forge(runs[0], "UPDATE certificates SET label = NULL WHERE idx = 0")
     found = overview(read_run(runs[0]), [0.0])
     (at,) = found.accuracies
     assert at.interval == share_interval(round(at.share * 29), 29)
@@ -136,7 +132,7 @@ def test_adaptive_averages_are_at_least_so_large(files):
 def test_bad_input_is_refused(runs):
     refused(summary("nothing.sqlite"), "nothing.sqlite: there is no such file")
     refused(summary(runs[0], "--radii", "far"), "radii = far")
-    refused(summary(runs[0], "-o", runs[0]), "same file as the input")
+    refused(summary(runs[0], "-o", runs[0]), "it belongs to the input")
 
 
 def test_a_target_stops_when_the_intervals_are_narrow_and_resumes(files):

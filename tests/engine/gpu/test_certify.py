@@ -1,6 +1,7 @@
 """`ars-engine` on the simulated GPU: the certificates are the processor's, and little moves between host and GPU."""
 
 import importlib
+import re
 import shutil
 import threading
 from pathlib import Path
@@ -39,7 +40,7 @@ def test_certificates_are_the_processors(machine, family):
     cpu, tensorrt, onnxruntime = both("--family", family)
     assert cpu == tensorrt == onnxruntime
     assert len(cpu) == 40
-    assert machine.calls["execute_async_v3"] > 100
+    assert machine.calls["execute_async_v3"] + machine.calls["cuGraphLaunch"] > 100
     assert machine.calls["run_with_iobinding"] > 100
 
 
@@ -87,7 +88,28 @@ def test_the_batch_is_the_engines_own_where_none_is_given(plan):
     assert result.exit_code == 0, result.output
     header = read_header(Path("run.sqlite"))
     assert (header.settings.batch, header.settings.runner) == (64, "tensorrt")
-    assert header.environment.device == "cuda:0, Simulated GPU, CUDA 13.0, 2 lanes"
+    assert re.fullmatch(r"cuda:0, Simulated GPU, CUDA 13.0, [234] lanes", header.environment.device)
+
+
+@pytest.mark.parametrize(("seconds", "lanes"), [(0.0005, 4), (0.0015, 3), (0.0025, 2)])
+def test_there_are_more_lanes_where_batches_are_short(plan, machine, monkeypatch, seconds, lanes):
+    lane = importlib.import_module("ars.engine.lanes.cuda").CudaLane
+    monkeypatch.setattr(lane, "time_batch", lambda self: seconds)
+    assert certify("--device", "cpu", "--out", "expected.sqlite").exit_code == 0
+    result = certify(engine="model.trt")
+    assert f", {lanes} lanes: " in result.stderr
+    assert records() == records("expected.sqlite")
+    result = certify("--threads", "3", "--out", "asked.sqlite", engine="model.trt")
+    assert ", 3 lanes: " in result.stderr, "as many as are asked for"
+
+
+def test_lanes_that_would_fill_the_memory_are_not_made(plan, machine, monkeypatch):
+    lane = importlib.import_module("ars.engine.lanes.cuda").CudaLane
+    monkeypatch.setattr(lane, "time_batch", lambda self: 0.0005)
+    machine.reset(memory=200_000)
+    result = certify("--batch", "256", engine="model.trt")
+    assert "CUDA 13.0, 2 lanes: " in result.stderr
+    assert "batches of 256" in result.stderr
 
 
 def test_two_batches_are_on_the_gpu_before_either_is_waited_for(plan, machine):
@@ -101,7 +123,7 @@ def test_two_batches_are_on_the_gpu_before_either_is_waited_for(plan, machine):
             barrier.wait()
 
     machine.before_wait = meet
-    assert certify(engine="model.trt").exit_code == 0
+    assert certify("--threads", "2", engine="model.trt").exit_code == 0
     assert min(seen[2:]) >= 2
 
 
@@ -138,13 +160,14 @@ def test_only_requests_go_down_and_counts_come_up_however_large_the_inputs_are(m
 
 def test_a_thousand_batches_take_no_more_memory_than_one(plan, machine):
     x = np.load("data.npz")["x"][0]
-    with ars.load("model.trt", sigma=0.1, batch=64) as classifier:
+    with ars.load("model.trt", sigma=0.1, batch=64, threads=2) as classifier:
         classifier.predict(x, n=64)
         taken, held = machine.calls["cuMemAlloc"], machine.held()
         classifier.predict(x, n=64 * 1000)
-        assert machine.calls["execute_async_v3"] > 1000
+        assert machine.calls["execute_async_v3"] + machine.calls["cuGraphLaunch"] > 1000
         assert machine.calls["cuMemAlloc"] == taken + 4, "the slots of the run"
-        assert machine.held() == held
+        assert machine.held() | {"graphs": 0} == held
+        assert machine.held()["graphs"] <= 2, "one a lane"
 
 
 @pytest.mark.skipif(not NVCC, reason="nvcc is not installed")
@@ -204,7 +227,7 @@ def test_two_gpus_give_the_certificates_of_one(plan, machine):
 @pytest.mark.parametrize("engine", ["model.trt", "model.onnx"])
 def test_a_run_on_a_gpu_says_so_and_can_be_audited(plan, engine):
     result = certify("--device", "cuda:0", engine=engine)
-    assert "cuda:0, Simulated GPU, CUDA 13.0, 2 lanes: " in result.stderr
+    assert re.search(r"cuda:0, Simulated GPU, CUDA 13.0, [234] lanes: ", result.stderr)
     assert "batches of 64\n" in result.stderr
     audited = CliRunner().invoke(main, ["audit", "run.sqlite", "--sample", "3"])
     assert audited.exit_code == 0, audited.output

@@ -1,6 +1,5 @@
 """What goes wrong on a GPU: one sentence, what is certified stays, and nothing is left behind."""
 
-import gc
 import itertools
 import threading
 from pathlib import Path
@@ -8,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from onnx import TensorProto
+from simulated_gpu.faults import answer
 from simulated_gpu.machine import Failure, Faults, current_gpu
 from simulated_gpu.tensorrt import make_plan
 from support import models
 from support.engine_runs import certify, records, refused
 
-import ars
 from ars.engine.records.store import read_header
 from ars.engine.row_check import RowCheck
 from ars.engine.runners import gpu_error
@@ -27,14 +26,17 @@ ENDS = {
     "cuCtxPopCurrent": {"current"},
     "cuDevicePrimaryCtxRelease": {"contexts"},
     **{f"cu{end}": {"left"} for end in ("MemFree", "MemFreeHost", "StreamDestroy", "EventDestroy", "ModuleUnload")},
+    **{f"cuGraph{end}": {"left"} for end in ("Destroy", "ExecDestroy")},
     # Whatever had to be released in a context that could not be made current ended with the context.
     "cuCtxPushCurrent": {"left"},
 }
+GRAPHS = {"cuStreamBeginCapture", "cuStreamEndCapture", "cuGraphInstantiate", "cuGraphLaunch", "cuGraphExecDestroy"}
 MODEL_CALLS = {
-    "model.trt": {"execute_async_v3", "set_tensor_address", "deserialize_cuda_engine"},
+    "model.trt": {"execute_async_v3", "set_tensor_address", "deserialize_cuda_engine", *GRAPHS},
     "model.onnx": {"InferenceSession", "run_with_iobinding"},
 }
-CALLS = {"cuMemAlloc", "cuMemHostAlloc", "cuLaunchKernel", "cuEventSynchronize", "cuMemcpyDtoHAsync", "cuInit", *ENDS}
+CALLS = {"cuMemAlloc", "cuMemHostAlloc", "cuLaunchKernel", "cuEventSynchronize", "cuMemcpyDtoHAsync", "cuInit"}
+CALLS |= {end for end in ENDS if "Graph" not in end}
 
 
 def answers_with_each_call_failing(machine, monkeypatch, engine, kind, lasting):
@@ -44,16 +46,8 @@ def answers_with_each_call_failing(machine, monkeypatch, engine, kind, lasting):
     monkeypatch.setattr(RowCheck, "choose", lambda self, draws: np.empty(0, np.intp))  # every run makes the same calls
     monkeypatch.setenv("PATH", "")  # kernels that do not load are not compiled: it takes long
     for number in itertools.count(1):
-        machine.reset()
-        machine.faults = faults = Faults(at=number, kind=kind, lasting=lasting)
-        found = None
-        try:
-            with ars.load(engine, sigma=0.1, batch=64, threads=1, device="cuda:0") as classifier:
-                found = classifier.predict(x, n=100)
-        except ArsError as error:
-            found = error
-        if not lasting and faults.happened not in ENDS and any(machine.held().values()):
-            gc.collect()  # it takes its time
+        faults = Faults(at=number, kind=kind, lasting=lasting)
+        found = answer(machine, engine, x, faults)
         yield faults.happened, found
         if faults.happened is None:
             return
@@ -90,9 +84,12 @@ def test_a_gpu_that_is_lost_at_any_call_is_one_sentence(machine, monkeypatch, en
     machine.reset()
 
 
+BATCH = ("execute_async_v3", "cuGraphLaunch")
+
+
 def test_a_lost_gpu_ends_the_run_in_one_sentence_and_what_is_certified_stays(machine):
     assert certify("--device", "cpu", "--out", "expected.sqlite").exit_code == 0
-    machine.faults = Faults(at=60, kind="launch", lasting=True, only=lambda name: name == "execute_async_v3")
+    machine.faults = Faults(at=60, kind="launch", lasting=True, only=lambda name: name in BATCH)
     result = certify("--threads", "1", engine="model.trt")
     refused(result, "cuda:0", status=1)  # from the lane, or from the thread that loads inputs, whichever meets it first
     before = records()

@@ -54,9 +54,12 @@ def leave(classifier, batches, inputs):
 def test_a_run_can_be_left_at_any_moment_a_hundred_times(classifier, machine):
     expected = classifier.certify(INPUTS[0], PLAN, input_id=0)
     held, moments = machine.held(), random.Random(7)
+    del held["graphs"]
     for _ in range(100):
         leave(classifier, moments.randrange(60), moments.randrange(6))
-        assert machine.held() == held
+        now = machine.held()
+        assert now.pop("graphs") <= 4 * 16, "a lane keeps a few for the next runs"
+        assert now == held
     assert classifier.certify(INPUTS[0], PLAN, input_id=0) == expected
 
 

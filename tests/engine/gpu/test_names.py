@@ -3,6 +3,7 @@
 import ast
 import inspect
 import itertools
+import os
 import re
 import sys
 from pathlib import Path
@@ -108,15 +109,23 @@ def test_tensorrt_is_called_by_the_names_that_are_listed():
 @pytest.mark.skipif(rtx is None, reason="tensorrt_rtx is not installed")
 def test_the_names_that_only_tensorrt_rtx_has_are_in_the_real_one_and_simulated():
     for name in (
+        "CudaGraphStrategy.DISABLED",
         "CudaGraphStrategy.WHOLE_GRAPH_CAPTURE",
         "DynamicShapesKernelSpecializationStrategy.EAGER",
         "ICudaEngine.create_runtime_config",
+        "IExecutionContext.is_stream_capturable",
+        "IRuntimeCache.deserialize",
+        "IRuntimeCache.serialize",
+        "IRuntimeConfig.create_runtime_cache",
         "IRuntimeConfig.cuda_graph_strategy",
         "IRuntimeConfig.dynamic_shapes_kernel_specialization_strategy",
         "IRuntimeConfig.set_execution_context_allocation_strategy",
+        "IRuntimeConfig.set_runtime_cache",
     ):
-        found(rtx, name)
-        found(simulated_tensorrt, name)
+        real, simulated = found(rtx, name), found(simulated_tensorrt, name)
+        if callable(simulated) and not isinstance(simulated, type):
+            ((theirs,), (ours,)) = offered(real), offered(simulated)
+            assert theirs[: len(ours)] == ours, name  # pybind11 also writes the values that arguments have by default
 
 
 def test_engines_of_tensorrt_rtx_fit_no_hopper_and_no_data_center_blackwell():
@@ -144,11 +153,14 @@ def test_the_real_one_builds_the_network_of_the_selftest(tmp_path):
     assert plan.stat().st_size > MODEL.stat().st_size
 
 
-@pytest.mark.skipif(rtx is None, reason="tensorrt_rtx is not installed")
-def test_an_engine_that_was_built_for_real_runs_from_its_onnx(files, monkeypatch):
+@pytest.fixture
+def built(files, monkeypatch):
+    """An engine that the real tensorrt_rtx built, on a machine with a simulated one that runs it from its ONNX file."""
     from ars.export.tensorrt import BuildOptions, Flavour, build_engine
     from ars.manifest import Profile
 
+    if rtx is None:
+        pytest.skip("tensorrt_rtx is not installed")
     plan, build = build_engine(Path("model.onnx"), Flavour("tensorrt_rtx", rtx), BuildOptions(Profile(1, 64, 256)))
     assert build.compute_capabilities == ("8.0+",)
     Path("model.trt").write_bytes(plan)
@@ -156,13 +168,44 @@ def test_an_engine_that_was_built_for_real_runs_from_its_onnx(files, monkeypatch
         machine.plans[plan] = Path("model.onnx").read_bytes()
         monkeypatch.setitem(sys.modules, "tensorrt_rtx", simulated_tensorrt)
         monkeypatch.setitem(sys.modules, "tensorrt", None)
-        result = certify("--out", "gpu.sqlite", engine="model.trt")
-        assert result.exit_code == 0, result.output
-        assert certify().exit_code == 0
-        assert records() == records("gpu.sqlite")
-        assert read_header(Path("gpu.sqlite")).settings.runner == "tensorrt_rtx"
-        for config in machine.runtime_configs:
-            assert config.dynamic_shapes_kernel_specialization_strategy.name == "EAGER"
-            assert config.cuda_graph_strategy.name == "WHOLE_GRAPH_CAPTURE"
-        assert machine.runtime_configs
+        yield machine
         monkeypatch.undo()
+
+
+def test_an_engine_that_was_built_for_real_runs_from_its_onnx(built):
+    result = certify("--out", "gpu.sqlite", engine="model.trt")
+    assert result.exit_code == 0, result.output
+    assert "CUDA graph" not in result.stderr
+    assert certify().exit_code == 0
+    assert records() == records("gpu.sqlite")
+    assert read_header(Path("gpu.sqlite")).settings.runner == "tensorrt_rtx"
+    graphs = "WHOLE_GRAPH_CAPTURE" if os.environ.get("ARS_TEST_BINDING") == "pycuda" else "DISABLED"
+    for config in built.runtime_configs:
+        assert config.dynamic_shapes_kernel_specialization_strategy.name == "EAGER"
+        assert config.cuda_graph_strategy.name == graphs, "a graph cannot be launched while one is captured"
+    assert built.runtime_configs
+    assert (built.calls["cuGraphLaunch"] > 0) == (graphs == "DISABLED")
+
+
+def test_kernels_that_were_compiled_are_kept_beside_the_engine(built):
+    def compiled():
+        built.calls.clear()
+        assert (
+            certify("--max", "1", "--out", f"{len(list(Path().glob('*.sqlite')))}.sqlite", engine="model.trt").exit_code
+            == 0
+        )
+        return built.calls["compiled for a shape"]
+
+    cache = Path("model.trt.cache")
+    assert compiled() == 1
+    kept = cache.read_bytes()
+    assert compiled() == 0
+    assert cache.read_bytes() == kept
+    cache.write_bytes(kept[:-3])
+    assert compiled() == 1, "what TensorRT does not take is compiled again"
+    cache.write_bytes(bytes(32) + kept[32:])
+    assert compiled() == 1, "so is what another engine left there"
+    assert cache.read_bytes() == kept
+    cache.unlink()
+    cache.mkdir()
+    assert compiled() == 1, "a cache that cannot be written is no error"

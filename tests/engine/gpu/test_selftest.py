@@ -63,10 +63,10 @@ def test_a_kernel_that_computes_something_else_fails(machine, monkeypatch, kerne
     workspace = importlib.import_module("ars.engine.gpu").Workspace
     launch = workspace.launch
 
-    def slightly_wrong(self, name, grid, threads, *arguments):
-        if name == kernel:
-            arguments = (*arguments[:-1], arguments[-1] ^ 1) if "fill" in name else (*arguments[:4], 1, arguments[5])
-        launch(self, name, grid, threads, *arguments)
+    def slightly_wrong(self, right):
+        given = right.parameters
+        wrong = (*given[:-1], given[-1] ^ 1) if "fill" in kernel else (*given[:4], 1, given[5])
+        launch(self, right._replace(parameters=wrong) if right.kernel == kernel else right)
 
     monkeypatch.setattr(workspace, "launch", slightly_wrong)
     result = run("selftest", "--device", "cuda:0")

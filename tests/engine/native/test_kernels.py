@@ -172,13 +172,14 @@ def test_any_shape_on_any_grid_gives_the_same_copies(dimensions, draws, block, m
 def counted(logits, requests, block=32):
     table, counts = device_table(requests), np.zeros((len(requests), logits.shape[1] + 1), np.int32)
     pointers = (address(logits), logits.shape[1], address(table), len(table), len(logits), address(counts))
-    launch(f"count_votes_{logits.dtype}", (-(-len(logits) // block), 1), (block, 1, 1), COUNT, *pointers)
+    launch(f"count_votes_{logits.dtype}", (-(-len(logits) * 32 // block), 1), (block, 1, 1), COUNT, *pointers)
     return counts
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
-@pytest.mark.parametrize("classes", [1, 2, 10, 1000])
-def test_votes_are_the_host_counters(dtype, classes):
+@pytest.mark.parametrize("classes", [1, 2, 10, 31, 32, 33, 100, 1000])
+@pytest.mark.parametrize("block", [32, 128])
+def test_votes_are_the_host_counters(dtype, classes, block):
     rng = np.random.default_rng(classes)
     # Whole numbers, so that there are ties; and here and there a logit that is not finite.
     logits = rng.integers(-3, 4, (100, classes)).astype(dtype)
@@ -187,7 +188,7 @@ def test_votes_are_the_host_counters(dtype, classes):
     requests = [Request(0, i, Phase.ESTIMATION, 0, draws) for i, draws in enumerate([0, 33, 1, 0, 0, 66, 0])]
     host = HostSampler(1, 4, GAUSSIAN, 0)
     host.load(0, np.zeros(4), 0, 1)
-    counts = counted(logits, requests)
+    counts = counted(logits, requests, block)
     np.testing.assert_array_equal(counts, host.count(logits.astype(np.float32), requests))
     assert counts[:, -1].sum() == 9
 

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 from support import models
 from support.engine_runs import certify, refused, write_manifest
+from support.stores import forged
 
 from ars.data.pixels import file_sha256
 from ars.engine.cli import main
@@ -35,9 +36,8 @@ def audit(*arguments):
 
 
 def change(column, value, idx=3):
-    with sqlite3.connect("run.sqlite") as database:
+    with forged("run.sqlite") as database:
         database.execute(f"UPDATE certificates SET {column} = ? WHERE idx = ?", (value, idx))
-    database.close()
 
 
 def stored(column, idx=3):
@@ -48,10 +48,9 @@ def stored(column, idx=3):
 
 
 def change_settings(**changed):
-    with sqlite3.connect("run.sqlite") as database:
+    with forged("run.sqlite") as database:
         (settings,) = database.execute("SELECT settings FROM run").fetchone()
         database.execute("UPDATE run SET settings = ?", (json.dumps(json.loads(settings) | changed),))
-    database.close()
 
 
 @pytest.fixture(params=["fixed", "adaptive"])
@@ -123,11 +122,10 @@ def test_a_single_altered_count_is_named_by_its_votes_and_by_drawing_again(run):
 def test_a_count_altered_together_with_all_that_follows_from_it_is_found_by_drawing_again():
     certify()
     certify("--seed", "1", "--out", "other.sqlite")
-    with sqlite3.connect("run.sqlite") as database:
+    with forged("run.sqlite") as database:
         database.execute("ATTACH 'other.sqlite' AS other")
         database.execute("DELETE FROM certificates WHERE idx = 3")
         database.execute("INSERT INTO certificates SELECT * FROM other.certificates WHERE idx = 3")
-    database.close()
     result = refused(audit(), status=1)
     assert "input 3: counts is" in result.stdout
     assert "drawn again it is" in result.stdout
@@ -183,7 +181,7 @@ def test_a_damaged_scale_is_one_sentence():
 def test_a_run_with_the_bounds_of_another_version_is_refused():
     certify(*ADAPTIVE, n=1000)
     change_settings(bounds=1)
-    refused(audit(), "its bounds are of version 1, and this version of ARS has 3; use the version that wrote it")
+    refused(audit(), "its bounds are of version 1, and this version of ARS has 4; use the version that wrote it")
 
 
 @pytest.mark.usefixtures("run")
@@ -223,7 +221,7 @@ def test_settings_that_the_run_cannot_have_had_are_found():
     change_settings(tolerance=0.1)
     refused(audit(), "run.sqlite: it is damaged (a run with its other settings cannot have tolerance = 0.1)")
     change_settings(tolerance=None, seed=-1)
-    refused(audit(), "run.sqlite: its settings are damaged (seed = -1 is not valid")
+    refused(audit(), "run.sqlite: it is damaged (no run has batch = 64 and seed = -1)")
     change_settings(seed=0, runner="tensorflow")
     refused(audit(), "run.sqlite: its settings are damaged (unknown backend 'tensorflow'")
     change_settings(runner="onnxruntime")
@@ -235,7 +233,7 @@ def test_a_package_that_is_missing_is_no_fault_of_the_store(monkeypatch):
     def missing(*arguments, **options):
         raise MissingPackage("onnxruntime", "cpu")
 
-    monkeypatch.setattr("ars.engine.records.audit.load", missing)
+    monkeypatch.setattr("ars.engine.records.reopen.load", missing)
     assert "run.sqlite" not in refused(audit(), "Error: onnxruntime is not installed; run `pip install").stderr
 
 
@@ -285,13 +283,18 @@ def test_noise_from_a_manifest_and_from_maps_is_found_again():
     assert "difference: maps: the run's is" in refused(audit(), status=1).stdout
 
 
-def test_another_machine_part_is_said_and_does_not_fail_a_record_that_holds():
+@pytest.mark.parametrize("of_run", [True, False])
+def test_another_machine_part_is_said_and_does_not_fail_a_record_that_holds(of_run):
     certify("--limit", "3")
-    with sqlite3.connect("run.sqlite") as database:
+    with forged("run.sqlite") as database:
         (environment,) = database.execute("SELECT environment FROM run").fetchone()
         older = json.loads(environment) | {"onnxruntime": "1.0", "instructions": "scalar", "precision": "fp16"}
         database.execute("UPDATE run SET environment = ?", (json.dumps(older),))
-    database.close()
+        if of_run:  # as in older stores
+            database.execute("UPDATE certificates SET environment = NULL")
+        else:
+            made_by = {**older, "runner": "onnxruntime", "runner_version": "1.0"}
+            database.execute("UPDATE certificates SET environment = ? WHERE idx = 1", (json.dumps(made_by),))
     result = audit()
     assert result.exit_code == 0, result.output
     for part in ("onnxruntime: the run's is 1.0", "instructions: the run's is scalar", "precision: the run's is fp16"):
@@ -300,9 +303,8 @@ def test_another_machine_part_is_said_and_does_not_fail_a_record_that_holds():
 
 def test_a_store_that_does_not_say_where_things_were_asks_for_them():
     certify("--limit", "3")
-    with sqlite3.connect("run.sqlite") as database:
+    with forged("run.sqlite") as database:
         database.execute("UPDATE run SET environment = '{}'")
-    database.close()
     refused(audit(), "run.sqlite does not say where it was; give --engine")
     assert audit("--engine", "model.onnx", "--data", "data.npz").exit_code == 0
     refused(CliRunner().invoke(main, ["audit", "none.sqlite"]), "there is no such file")

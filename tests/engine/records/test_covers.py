@@ -1,7 +1,6 @@
 """`ars-engine covers`: whether a perturbed input is inside the certified region of an input."""
 
 import shutil
-import sqlite3
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 from support.engine_runs import certify, refused, write_manifest
+from support.stores import forged
 
 from ars.engine.cli import main
 from ars.engine.records.covers import _compare
@@ -146,9 +146,8 @@ def test_what_cannot_be_compared_is_refused(run):
 
 def test_the_input_must_be_the_certified_one(run):
     write(0)
-    with sqlite3.connect("run.sqlite") as database:
+    with forged("run.sqlite") as database:
         database.execute("UPDATE certificates SET input_sha256 = 'another' WHERE idx = 3")
-    database.close()
     refused(covers(), "input 3 of data.npz is not what it was when it was certified")
 
 

@@ -1,9 +1,10 @@
 """Run stores of earlier versions (tests/data/stores): they open, give the same results and audit clean.
 
 format-1*.sqlite are of the version before adaptive stopping, and the others of the version before run settings had
-types. Beside each is what `ars-engine results` printed then.
+types. format-3/ is of the version before rows had checksums. Beside each is what `ars-engine results` printed then.
 """
 
+import csv
 import json
 import shutil
 import sqlite3
@@ -82,10 +83,8 @@ def test_an_audit_finds_no_difference(store, original):
     given = FILES if original.stem.startswith("format-1") else []  # it does not say where model and data were
     result = run("audit", store, *given)
     if original.stem in ("format-1-two-sided", "two-sided", "adaptive", "tolerance", "two-sided-adaptive"):
-        version = settings_in(store).get("bounds", 1)
-        refused(
-            result, f"its bounds are of version {version}, and this version of ARS has 3; use the version that wrote"
-        )
+        version, ours = settings_in(store).get("bounds", 1), 4 if original.stem == "two-sided-adaptive" else 3
+        refused(result, f"its bounds are of version {version}, and this version of ARS has {ours}; use the version")
     else:
         assert result.exit_code == 0, result.output
         assert result.stdout.endswith("the record holds\n")
@@ -125,4 +124,20 @@ def test_the_settings_are_those_of_the_commands(tmp_path):
 @named
 def test_they_are_not_resumed(store):
     given = [*FILES, "--sigma", "0.25", "--n", 500, "--batch", 64, "--noise-stream", 1, "--seed", 0, "--out", store]
-    refused(run("certify", *given), "and this version resumes runs of 3; use the version that wrote it")
+    refused(run("certify", *given), "and this version resumes runs of 4; use the version that wrote it")
+
+
+def test_a_store_of_format_3_gives_the_same_results_audits_clean_and_is_not_resumed(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    folder = ROOT / "tests" / "data" / "stores" / "format-3"
+    store = shutil.copy(folder / "run.sqlite", tmp_path)
+    found = list(csv.DictReader(run("results", store).stdout.splitlines(), delimiter="\t"))
+    with (folder / "run.tsv").open() as file:
+        before = list(csv.DictReader(file, delimiter="\t"))
+    assert len(found) == len(before) == 16
+    for row, old in zip(found, before, strict=True):
+        assert {name: row[name] for name in old} == old
+    result = run("audit", store, *FILES, "--sample", 3)
+    assert result.exit_code == 0, result.output
+    given = [*FILES, "--sigma", "0.25", "--n", 500, "--batch", 64, "--seed", 0, "--limit", 16, "--out", store]
+    refused(run("certify", *given), "its format is 3, and this version resumes runs of 4; use the version that wrote")

@@ -1,13 +1,13 @@
 """`--only-correct`: an input whose selected class is wrong ends after selection, and no certified accuracy changes."""
 
 import json
-import sqlite3
 from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 from support.engine_runs import certify, records, refused
+from support.stores import forged
 
 import ars
 from ars.bench.cli import main as bench
@@ -32,9 +32,8 @@ def audit(sample=40):
 
 
 def change(sql, *values):
-    with sqlite3.connect("run.sqlite") as database:
+    with forged("run.sqlite") as database:
         database.execute(sql, values)
-    database.close()
 
 
 def results(path="run.sqlite"):
@@ -92,11 +91,10 @@ def test_a_right_input_without_votes_is_found():
 def test_an_ended_input_in_a_run_that_ends_none_is_found():
     certify("--only-correct", "--out", "other.sqlite")
     certify()
-    with sqlite3.connect("run.sqlite") as database:
+    with forged("run.sqlite") as database:
         database.execute("ATTACH 'other.sqlite' AS other")
         database.execute("DELETE FROM certificates WHERE idx = 4")
         database.execute("INSERT INTO certificates SELECT * FROM other.certificates WHERE idx = 4")
-    database.close()
     result = refused(audit(1), "the record does not hold", status=1)
     assert "difference: input 4: its votes make no certificate" in result.stdout
 
@@ -104,11 +102,10 @@ def test_an_ended_input_in_a_run_that_ends_none_is_found():
 def test_a_wrong_input_with_votes_is_found_in_a_run_that_ends_such():
     certify("--out", "other.sqlite")
     certify("--only-correct")
-    with sqlite3.connect("run.sqlite") as database:
+    with forged("run.sqlite") as database:
         database.execute("ATTACH 'other.sqlite' AS other")
         database.execute("DELETE FROM certificates WHERE idx = 4")
         database.execute("INSERT INTO certificates SELECT * FROM other.certificates WHERE idx = 4")
-    database.close()
     result = refused(audit(1), "the record does not hold", status=1)
     assert "difference: input 4: " in result.stdout
 

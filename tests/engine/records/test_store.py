@@ -3,42 +3,14 @@
 import multiprocessing
 import os
 import sqlite3
-from dataclasses import replace
 
 import pytest
+from support.stores import HEADER, forge, open_store, record
 
 from ars.engine.noise_maps import NoiseSource
-from ars.engine.records.record import Record
-from ars.engine.records.settings import Environment, Origin, RunHeader, RunSettings
-from ars.engine.records.store import Store, read_header, read_records, stored_settings
+from ars.engine.records.store import read_header, read_records, stored_settings
 from ars.engine.records.summary import summarize
-from ars.engine.statistics.certificate import certify_votes
-from ars.engine.statistics.plan import Plan
 from ars.errors import RunError, StoreError
-from ars.noise import GAUSSIAN, NoiseKind
-
-SETTINGS = RunSettings(
-    engine="abc",
-    runner="onnxruntime",
-    data="def",
-    family="gaussian",
-    kind=NoiseKind.ISOTROPIC,
-    noise=NoiseSource(sigma=0.5),
-    plan=Plan(10, 1000),
-    seed=2**64 - 1,
-    batch=64,
-)
-HEADER = RunHeader(SETTINGS, Origin(data_name="data.npz"), Environment(ars="0.1", runner="onnxruntime"), ("a", "b"))
-
-
-def record(idx, counts=(900, 90, 10), label=0):
-    plan = Plan(10, sum(counts))
-    made = certify_votes(counts, 0, plan=plan, family=GAUSSIAN, scale=0.5, kind=NoiseKind.INPUT)
-    return Record(idx, label, made, 1010, 0.25, "f" * 64)
-
-
-def open_store(path, **changed):
-    return Store(path, replace(HEADER, settings=replace(SETTINGS, **changed)))
 
 
 def test_records_come_back_as_they_were(tmp_path):
@@ -229,7 +201,7 @@ def test_a_certificate_that_is_none_is_one_sentence(tmp_path, damage):
     path = tmp_path / "run.sqlite"
     with open_store(path) as store:
         store.add(record(1))
-    _execute(path, damage)
+    forge(path, damage)
     with pytest.raises(StoreError, match=r"run\.sqlite: it is damaged \(.*\); certify again into another store"):
         list(read_records(path))
 
@@ -247,15 +219,9 @@ def test_a_certificate_that_is_none_is_one_sentence(tmp_path, damage):
 def test_settings_that_are_none_are_one_sentence(tmp_path, damage):
     path = tmp_path / "run.sqlite"
     open_store(path).close()
-    _execute(path, damage)
+    forge(path, damage)
     with pytest.raises(StoreError, match=r"run\.sqlite: it is damaged"):
         read_header(path)
-
-
-def _execute(path, statement):
-    with sqlite3.connect(path) as database:
-        database.execute(statement)
-    database.close()
 
 
 def test_a_file_that_is_no_store_is_said_to_be_so_once(tmp_path):

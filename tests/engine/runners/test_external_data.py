@@ -390,6 +390,7 @@ def test_without_onnx_a_model_with_external_data_is_refused_with_the_install_lin
         OnnxRuntime(model)
 
 
+@pytest.mark.filterwarnings("ignore:.* has values from")  # they are not images
 def test_gpu_sessions_load_the_copies(model, machine, temporary):
     """Sessions on a GPU are made when the lanes are, so the copies stay until the runner goes."""
     import ars

@@ -82,8 +82,8 @@ def no_batch(path):
     ("make", "message"),
     [
         (lambda p: p, "there is no such file"),
-        (lambda p: p.write_bytes(b"this is not ONNX") and p, "cannot load it"),
-        (truncated, "cannot load it"),
+        (lambda p: p.write_bytes(b"this is not ONNX") and p, "it is not an ONNX model"),
+        (truncated, "it is not an ONNX model"),
         (models.two_inputs, r"it has 2 inputs \(x, y\)"),
         (integer_input, "its input is of int64"),
         (images_out, r"has the shape \(1, 1, 4, 4\) for a batch of 1; run `ars-export"),

@@ -1,5 +1,7 @@
 """OpenVINO: INT8 as the file says it, from many threads at once."""
 
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -60,3 +62,62 @@ def test_many_threads_get_the_logits_of_their_own_batches(tmp_path):
     with ThreadPoolExecutor(5) as pool:
         for ours, theirs in zip(pool.map(runner.run, batches * 5), expected * 5, strict=True):
             np.testing.assert_array_equal(ours, theirs)
+
+
+def test_constant_maps_are_read_again_and_again(tmp_path):
+    """The outputs are marked as unwritten before each run, and a constant must survive that."""
+    maps = [("m", np.full((1, 4), 0.5, np.float32)), ("s", np.full((1, 4), 2, np.float32))]
+    nodes = [
+        models.helper.make_node("Identity", ["m"], ["mean"]),
+        models.helper.make_node("Identity", ["s"], ["scale"]),
+    ]
+    outputs = [models.value("mean", 1, 4), models.value("scale", 1, 4)]
+    path = models.save(tmp_path / "maps.onnx", nodes, [models.value("x", 1, 4)], outputs, maps)
+    generator = openvino.OpenVinoGenerator(path)
+    for _ in range(3):
+        mean, scale = generator(np.zeros(4, np.float32))
+        assert (mean == 0.5).all()
+        assert (scale == 2).all()
+
+
+STARVED = """
+import resource, sys
+import numpy as np
+from pathlib import Path
+from ars.engine.runners.openvino import OpenVino
+from ars.errors import ArsError
+
+runner = OpenVino(Path(sys.argv[1]), 1)
+rng = np.random.default_rng(0)
+rows = [rng.normal(size=(4, 8, 64, 64)).astype(np.float32) for _ in range(2)]
+large = np.zeros((256, 8, 64, 64), np.float32)
+first = runner.run(rows[0])
+in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (in_use, resource.RLIM_INFINITY))
+for batch in (large, rows[1]):
+    try:
+        print("stale" if np.array_equal(runner.run(batch), first) else "new")
+    except ArsError as error:
+        print(error)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the address space by what /proc says is in use")
+def test_an_output_that_a_failed_allocation_left_unwritten_is_an_error(tmp_path):
+    """With one stream, OpenVINO swallows the error and keeps the logits of the batch before."""
+    weights = np.random.default_rng(0).normal(size=(8, 8, 3, 3)).astype(np.float32)
+    nodes = [
+        models.helper.make_node("Conv", ["x", "W"], ["a"], pads=[1] * 4),
+        models.helper.make_node("Relu", ["a"], ["b"]),
+        models.helper.make_node("Conv", ["b", "W"], ["c"], pads=[1] * 4),
+        models.helper.make_node("GlobalAveragePool", ["c"], ["d"]),
+        models.helper.make_node("Flatten", ["d"], ["logits"]),
+    ]
+    inputs, outputs = [models.value("x", "n", 8, 64, 64)], [models.value("logits", "n", 8)]
+    path = models.save(tmp_path / "m.onnx", nodes, inputs, outputs, [("W", weights)])
+    command = [sys.executable, "-c", STARVED, str(path)]
+    answers = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert len(answers) == 2
+    for answer in answers:
+        assert "openvino failed on a batch of" in answer
+        assert "returned without writing its output" in answer

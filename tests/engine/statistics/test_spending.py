@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.signal import fftconvolve
 from scipy.special import bdtr, bdtrc
 from scipy.stats import binom, norm
-from support.exact import binomial_tail
+from support.exact import binomial_tail, chance_to_meet
 
 from ars.engine.statistics import spending
 from ars.engine.statistics.looks import look_draws
@@ -31,18 +31,6 @@ def exact_chance(a, b, n, chosen):
                 grown[misses + k] = grown.get(misses + k, 0) + way * times
         met += Fraction(sum(way for misses, way in grown.items() if misses <= most), b**draws)
         ways, before = {misses: way for misses, way in grown.items() if misses > most}, draws
-    return met
-
-
-def chance(rate, n, chosen):
-    """The same in floats, with scipy's law and nothing left out but what no float holds."""
-    law, met, before = np.ones(1), 0.0, 0
-    for draws, most in zip(look_draws(n), chosen, strict=True):
-        step = draws - before
-        law = np.convolve(law, binom.pmf(np.arange(step + 1), step, rate))
-        met += law[: most + 1].sum()
-        law[: most + 1] = 0
-        before = draws
     return met
 
 
@@ -89,7 +77,7 @@ def test_alpha_is_not_exceeded_at_any_rate_nor_with_any_floor(n, rate, alpha, lo
     chosen = find_limits(rate, n, alpha, floor)
     assert len(chosen) == len(look_draws(n))
     assert all(one >= least for one, least in zip(chosen, floor or chosen, strict=True))
-    assert chance(rate, n, chosen) <= alpha
+    assert chance_to_meet(rate, n, chosen) <= alpha
 
 
 def test_simulated_draws_meet_the_limits_no_more_often_than_alpha():

@@ -6,15 +6,26 @@ alpha twice, fail the same tests.
 """
 
 import itertools
+import math
 
 import numpy as np
 import pytest
 from scipy.stats import binom
 from support import simulate
+from support.exact import chance_to_meet
 from support.tracing import untraced
 
 from ars.engine.statistics.bounds import bound_at_fixed_n, lower_confidence_bound
-from ars.engine.statistics.ladder import STEPS, bound_at_looks, bound_both_at_looks, fine_ladder, make_ladder
+from ars.engine.statistics.ladder import (
+    STEPS,
+    _Search,
+    bound_at_looks,
+    bound_both_at_looks,
+    divide_alpha,
+    fine_ladder,
+    make_ladder,
+    rare_rate,
+)
 from ars.engine.statistics.looks import Look, look_draws
 from ars.engine.statistics.plan import Plan
 from ars.engine.statistics.spending import find_limits
@@ -31,6 +42,7 @@ def too_often(wrong, inputs):
 
 
 DRAWS = look_draws(N)
+RARE = rare_rate(N)
 
 
 def all_looks(probabilities, inputs, seed=0):
@@ -112,8 +124,54 @@ def test_both_bounds_of_all_looks_are_wrong_together_no_more_often_than_alpha(pr
 
 @untraced()
 def test_bounds_that_both_spend_all_of_alpha_fail_the_same_test(monkeypatch):
-    monkeypatch.setattr("ars.engine.statistics.ladder.split_alpha", lambda alpha, two_sided: (alpha, alpha))
+    monkeypatch.setattr("ars.engine.statistics.ladder.split_alpha", lambda alpha, two_sided, share=0: (alpha, alpha))
     assert too_often(wrong_bounds((0.05, 0.7), 5000), 5000)
+
+
+def exact_search_error(rate, level):
+    """The probability that a search with tests of these levels is wrong at any look, if this is the true rate: that the
+    last test on the path of a search that goes wrong excludes its rate."""
+    search = _Search((), (), (RATES, fine_ladder(N)), N, level)
+
+    class GoesWrong:
+        """Counts that exclude a tested rate if it is above the true one, and keep it otherwise."""
+
+        def __iter__(self):
+            tested = search._rates[len(search._rates) // 2]
+            yield 0, math.inf if tested <= rate else -1
+
+    search._looks = GoesWrong()
+    while search.gap:
+        search.test()
+    return chance_to_meet(rate, N, search._floor)
+
+
+def exact_worst_error(divide):
+    """The largest sum of the errors of both searches, at rates around those where the levels change."""
+    for_misses, for_others = divide(ALPHA, RARE)
+    edges = [RARE, *(rate for rate in fine_ladder(N) if 0.95 * RARE < rate < 1.1 * RARE), 0.0003, 0.002, 0.02, 0.3]
+    rates = [rate * (1 + sign * 1e-9) for rate in edges for sign in (-1, 1)]
+    misses = {rate: exact_search_error(rate, for_misses) for rate in rates}
+    others = {rate: exact_search_error(rate, for_others) for rate in rates}
+    return max(misses[rate] + max(others[other] for other in rates if other <= rate) for rate in rates)
+
+
+def test_alpha_may_be_divided_otherwise_where_misses_are_rare():
+    assert 0.98 * ALPHA < exact_worst_error(divide_alpha) <= ALPHA
+
+
+def test_alpha_that_is_divided_inconsistently_fails_the_same_test():
+    def change_both_at_once(alpha, rare):
+        """The mistake of a level of pB that rises where that of pA falls, but where an error of pA may still be as
+        likely as below."""
+        for_misses, _ = divide_alpha(alpha, rare)
+        return for_misses, lambda rate: 0.01 * alpha if rate <= rare else 0.1 * alpha
+
+    def always_the_usual_part_for_p_b(alpha, rare):
+        return divide_alpha(alpha, rare)[0], lambda rate: 0.1 * alpha
+
+    assert exact_worst_error(change_both_at_once) > 1.001 * ALPHA
+    assert exact_worst_error(always_the_usual_part_for_p_b) > 1.05 * ALPHA
 
 
 def exact_error(probabilities, n):

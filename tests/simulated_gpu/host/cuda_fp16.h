@@ -1,9 +1,11 @@
 // CUDA's words for a host compiler. It has the name of the one CUDA header that kernels.cu asks for, so that the file
-// compiles unchanged. A launch is a loop (kernels.cpp), so an atomic addition is a plain one.
+// compiles unchanged. A launch is a loop (kernels.cpp), so an atomic addition is a plain one; threads of a warp take turns.
 #pragma once
 
 #include <stdint.h>
 #include <string.h>
+
+#include "warp.h"
 
 #define __global__
 #define __device__ static
@@ -15,6 +17,15 @@ static inline int32_t atomicAdd(int32_t* to, int32_t value) {
   const int32_t before = *to;
   *to += value;
   return before;
+}
+
+template <class Value> static inline Value __shfl_xor_sync(unsigned, Value value, int across) {
+  static_assert(sizeof value == 4, "a shuffle exchanges words");
+  uint32_t word;
+  memcpy(&word, &value, sizeof word);
+  word = Warp::exchange(word, across);
+  memcpy(&value, &word, sizeof word);
+  return value;
 }
 
 struct __half { uint16_t bits; };

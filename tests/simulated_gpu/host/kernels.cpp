@@ -21,10 +21,12 @@ template <class Parameter> static Parameter next_of(const char* bytes, size_t& o
   return value;
 }
 
-// Runs every thread of the grid, one after another; the size of the parameters that the kernel takes.
+// Runs every thread of the grid, one after another, or warp by warp if they exchange values; the size of the parameters
+// that the kernel takes.
 template <class... Parameters>
 static size_t run(void (*kernel)(Parameters...), const unsigned* grid, const unsigned* block, const char* bytes,
-                  Translate at, int* fault) {
+                  Translate at, int* fault, bool by_warps = false) {
+  thread_local Warp warp;
   size_t offset = 0;
   // The braces make sure that the parameters are read in this order.
   const std::tuple<Parameters...> parameters{next_of<Parameters>(bytes, offset, at, fault)...};
@@ -33,9 +35,13 @@ static size_t run(void (*kernel)(Parameters...), const unsigned* grid, const uns
   for (unsigned z = 0; z < grid[2]; ++z)
     for (unsigned y = 0; y < grid[1]; ++y)
       for (unsigned x = 0; x < grid[0]; ++x)
-        for (unsigned thread = 0; thread < block[0]; ++thread) {
+        for (unsigned thread = 0; thread < block[0]; thread += by_warps ? Warp::size : 1) {
           blockIdx = {x, y, z}, threadIdx = {thread, 0, 0};
-          std::apply(kernel, parameters);
+          const auto resume = [=](int number) { threadIdx.x = thread + (unsigned)number; };
+          if (!by_warps)
+            std::apply(kernel, parameters);
+          else if (!warp.run([&](int) { std::apply(kernel, parameters); }, resume) && fault)
+            *fault = 719;  // CUDA_ERROR_LAUNCH_FAILED
         }
   return offset;
 }
@@ -55,7 +61,7 @@ extern "C" size_t launch(const char* name, const unsigned* grid, const unsigned*
     return run(fill_stretched_lattice_float32, grid, block, bytes, at, fault);
   if (!strcmp(name, "fill_stretched_lattice_float16"))
     return run(fill_stretched_lattice_float16, grid, block, bytes, at, fault);
-  if (!strcmp(name, "count_votes_float32")) return run(count_votes_float32, grid, block, bytes, at, fault);
-  if (!strcmp(name, "count_votes_float16")) return run(count_votes_float16, grid, block, bytes, at, fault);
+  if (!strcmp(name, "count_votes_float32")) return run(count_votes_float32, grid, block, bytes, at, fault, true);
+  if (!strcmp(name, "count_votes_float16")) return run(count_votes_float16, grid, block, bytes, at, fault, true);
   return 0;
 }

@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
+#include <algorithm>
+
 #include "machine.h"
 
 #define API extern "C" __attribute__((visibility("default")))
@@ -27,12 +29,19 @@ Context contexts[most_gpus];
 int gpus = 1, compute_capability = 86, driver_version = 13000;
 size_t memory_size = 0;
 bool initialized = false, refuses_images = false, idle = false;
+std::chrono::microseconds batch_time{0};
 uint64_t next_address = 0x7000'0000'0000;
 std::map<int, std::string> texts;
 thread_local std::vector<Context*> stack;
 Context* launching;
 
 void* address_in_kernel(uint64_t address, size_t size) { return launching->at(address, size); }
+
+void take_time(Stream* stream) {
+  if (!idle) return;
+  Context* context = stream->context;
+  stream->ready = context->ready = std::max(context->ready, std::chrono::steady_clock::now()) + batch_time;
+}
 
 int find_current(Context*& context) {
   if (!initialized) return NOT_INITIALIZED;
@@ -58,6 +67,9 @@ Stream* find(Context* context, void* stream) {
   BEGIN_IN_CONTEXT(name);                 \
   Stream* stream = find(context, handle); \
   if (stream == nullptr) return INVALID_HANDLE
+// For calls that are not allowed while a stream is captured.
+#define NOT_IN_CAPTURE(of) \
+  if (const int error = of->refuse_capture()) return error
 
 }  // namespace
 
@@ -82,19 +94,20 @@ API void machine_reset(int number, size_t memory, int capability, int version) {
   stack.clear(), texts.clear(), log_of_memory.clear();
 }
 API void machine_refuse_images(int yes) { refuses_images = yes; }
-API void machine_idle(int yes) { idle = yes; }  // kernels are launched, and compute nothing
+// Kernels are launched, and compute nothing; each batch keeps the GPU busy for this long, one after another.
+API void machine_idle(long microseconds) { idle = true, batch_time = std::chrono::microseconds(microseconds); }
 API void machine_text(int error, const char* text) {
   std::lock_guard<std::recursive_mutex> hold(lock);
   texts[error] = text;
 }
-// Memory, pinned memory, streams, events, modules and contexts of a GPU; the contexts of this thread; and what
+// Memory, pinned memory, streams, events, modules, graphs and contexts of a GPU; the contexts of this thread; and what
 // ended only with its context.
 API void machine_held(int gpu, long* out) {
   std::lock_guard<std::recursive_mutex> hold(lock);
   const Context& c = contexts[gpu];
-  const size_t held[] = {c.memory.size(),  c.pinned.size(),    c.streams.size(), c.events.size(),
-                         c.modules.size(), (size_t)c.retained, stack.size(),     (size_t)c.left};
-  for (int i = 0; i < 8; ++i) out[i] = (long)held[i];
+  const size_t held[] = {c.memory.size(), c.pinned.size(),    c.streams.size(), c.events.size(), c.modules.size(),
+                         c.graphs.size(), (size_t)c.retained, stack.size(),     (size_t)c.left};
+  for (int i = 0; i < 9; ++i) out[i] = (long)held[i];
 }
 API void* machine_at(int gpu, uint64_t address, size_t size) {
   std::lock_guard<std::recursive_mutex> hold(lock);
@@ -120,8 +133,11 @@ API int machine_waiting(int gpu) {  // the streams that have something to do
 API int machine_enqueue(void* stream, int (*work)(void)) {
   std::lock_guard<std::recursive_mutex> hold(lock);
   if (machine_gpu_of(stream) < 0) return INVALID_HANDLE;
-  ((Stream*)stream)->work.push_back(work);
-  return SUCCESS;
+  return ((Stream*)stream)->add(work);
+}
+API int machine_is_capturing(void* stream) {
+  std::lock_guard<std::recursive_mutex> hold(lock);
+  return machine_gpu_of(stream) >= 0 && ((Stream*)stream)->capture;
 }
 
 // The driver.
@@ -149,6 +165,11 @@ API int cuGetErrorString(int error, const char** text) {
       {NOT_FOUND, "named symbol not found"},
       {ILLEGAL_ADDRESS, "an illegal memory access was encountered"},
       {CONTEXT_IS_DESTROYED, "context is destroyed"},
+      {ILLEGAL_STATE, "the operation cannot be performed in the present state"},
+      {CAPTURE_UNSUPPORTED, "operation not permitted when stream is capturing"},
+      {CAPTURE_INVALIDATED, "operation failed due to a previous error during capture"},
+      {CAPTURED_EVENT, "operation not permitted on an event last recorded in a capturing stream"},
+      {CAPTURE_WRONG_THREAD, "attempt to terminate a thread-local capture sequence from another thread"},
   };
   std::lock_guard<std::recursive_mutex> hold(lock);
   const auto own = texts.find(error);
@@ -231,6 +252,7 @@ API int cuMemGetInfo_v2(size_t* left, size_t* total) {
 }
 API int cuMemAlloc_v2(uint64_t* address, size_t size) {
   BEGIN_IN_CONTEXT(cuMemAlloc);
+  NOT_IN_CAPTURE(context);
   if (size == 0) return INVALID_VALUE;
   log_of_memory.push_back({TAKEN, context->gpu, (long)size, 0});
   if (context->used + size > memory_size) return OUT_OF_MEMORY;
@@ -243,6 +265,7 @@ API int cuMemAlloc_v2(uint64_t* address, size_t size) {
 // The real one waits for the GPU first. This one does not, so that work which still needs the memory is found out.
 API int cuMemFree_v2(uint64_t address) {
   BEGIN_IN_CONTEXT(cuMemFree);
+  NOT_IN_CAPTURE(context);
   const auto found = context->memory.find(address);
   if (found == context->memory.end()) return INVALID_VALUE;
   context->used -= found->second.size;
@@ -251,6 +274,7 @@ API int cuMemFree_v2(uint64_t address) {
 }
 API int cuMemHostAlloc(void** address, size_t size, unsigned) {
   BEGIN_IN_CONTEXT(cuMemHostAlloc);
+  NOT_IN_CAPTURE(context);
   char* start = (char*)aligned_alloc(4096, (size + 4095) / 4096 * 4096);
   memset(start, 0xFF, size);
   context->pinned[start] = size;
@@ -259,6 +283,7 @@ API int cuMemHostAlloc(void** address, size_t size, unsigned) {
 }
 API int cuMemFreeHost(void* address) {
   BEGIN_IN_CONTEXT(cuMemFreeHost);
+  NOT_IN_CAPTURE(context);
   const auto found = context->pinned.find((char*)address);
   if (found == context->pinned.end()) return INVALID_VALUE;
   free(address);
@@ -268,13 +293,14 @@ API int cuMemFreeHost(void* address) {
 API int cuStreamCreate(void** stream, unsigned flags) {
   BEGIN_IN_CONTEXT(cuStreamCreate);
   if (flags > 1) return INVALID_VALUE;
-  Stream* made = new Stream{context, {}, 0};
+  Stream* made = new Stream{context, {}};
   context->streams.insert(made);
   *stream = made;
   return SUCCESS;
 }
 API int cuStreamDestroy_v2(void* handle) {
   BEGIN_ON_STREAM(cuStreamDestroy, handle);
+  NOT_IN_CAPTURE(stream);
   const int error = run_all(stream, hold);
   context->streams.erase(stream);
   delete stream;
@@ -282,6 +308,7 @@ API int cuStreamDestroy_v2(void* handle) {
 }
 API int cuStreamSynchronize(void* handle) {
   BEGIN_ON_STREAM(cuStreamSynchronize, handle);
+  NOT_IN_CAPTURE(stream);
   return run_all(stream, hold);
 }
 API int cuEventCreate(void** event, unsigned) {
@@ -300,13 +327,17 @@ API int cuEventDestroy_v2(void* event) {
 API int cuEventRecord(void* event, void* handle) {
   BEGIN_ON_STREAM(cuEventRecord, handle);
   if (!context->events.count((Event*)event)) return INVALID_HANDLE;
-  *(Event*)event = {stream, stream->added()};
+  *(Event*)event = {stream, stream->added(), (bool)stream->capture, stream->ready};
   return SUCCESS;
 }
 API int cuEventSynchronize(void* event) {
   BEGIN_IN_CONTEXT(cuEventSynchronize);
   if (!context->events.count((Event*)event)) return INVALID_HANDLE;
   const Event mark = *(Event*)event;
+  if (mark.captured) return mark.stream->refuse_capture(), CAPTURED_EVENT;
+  hold.unlock();
+  std::this_thread::sleep_until(mark.ready);
+  hold.lock();
   return mark.stream ? run_to(mark.stream, mark.mark, hold) : SUCCESS;
 }
 // A copy between the host and a GPU. Memory that is not pinned is read at once, and written before the call returns.
@@ -314,11 +345,12 @@ static int copy(Context* context, Stream* stream, uint64_t device, void* host, s
                 std::unique_lock<std::recursive_mutex>& hold) {
   const bool pinned = context->is_pinned(host, size);
   if (!context->at(device, size)) return INVALID_VALUE;
-  log_of_memory.push_back({up ? UP : DOWN, context->gpu, (long)size, pinned});
+  if (!pinned) NOT_IN_CAPTURE(stream);
   std::shared_ptr<std::vector<char>> staged;
   if (!pinned && !up) staged = std::make_shared<std::vector<char>>((char*)host, (char*)host + size);
-  stream->work.push_back([=]() -> int {
+  const int error = stream->add([=]() -> int {
     std::lock_guard<std::recursive_mutex> held(lock);
+    log_of_memory.push_back({up ? UP : DOWN, context->gpu, (long)size, pinned});
     unsigned char* at = context->at(device, size);
     if (!at || (pinned && !context->is_pinned(host, size))) return ILLEGAL_ADDRESS;
     if (up)
@@ -327,7 +359,7 @@ static int copy(Context* context, Stream* stream, uint64_t device, void* host, s
       memcpy(at, staged ? staged->data() : host, size);
     return SUCCESS;
   });
-  return pinned || !up ? SUCCESS : run_all(stream, hold);
+  return error || pinned || !up ? error : run_all(stream, hold);
 }
 API int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t size, void* handle) {
   BEGIN_ON_STREAM(cuMemcpyHtoDAsync, handle);
@@ -340,18 +372,18 @@ API int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t size, void* handle)
 API int cuMemsetD32Async(uint64_t to, unsigned value, size_t words, void* handle) {
   BEGIN_ON_STREAM(cuMemsetD32Async, handle);
   if (to % 4 || !context->at(to, 4 * words)) return INVALID_VALUE;
-  stream->work.push_back([=]() -> int {
+  return stream->add([=]() -> int {
     std::lock_guard<std::recursive_mutex> held(lock);
     unsigned* at = (unsigned*)context->at(to, 4 * words);
     if (!at) return ILLEGAL_ADDRESS;
     for (size_t i = 0; i < words; ++i) at[i] = value;
     return SUCCESS;
   });
-  return SUCCESS;
 }
 // An image is a fatbin or an ELF file; its kernels are those that the tests compiled.
 API int cuModuleLoadData(void** module, const void* image) {
   BEGIN_IN_CONTEXT(cuModuleLoadData);
+  NOT_IN_CAPTURE(context);
   const bool known = !memcmp(image, "\x50\xED\x55\xBA", 4) || !memcmp(image,
                                                                       "\x7F"
                                                                       "ELF",
@@ -368,6 +400,7 @@ API int cuModuleLoadDataEx(void** module, const void* image, unsigned, int*, voi
 }
 API int cuModuleUnload(void* module) {
   BEGIN_IN_CONTEXT(cuModuleUnload);
+  NOT_IN_CAPTURE(context);
   if (!context->modules.erase((Module*)module)) return INVALID_HANDLE;
   delete (Module*)module;
   return SUCCESS;
@@ -399,7 +432,8 @@ API int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, un
   const unsigned none[3] = {0, 0, 0};
   if (!bytes || size != launch(name.c_str(), none, none, nullptr, nullptr, nullptr)) return INVALID_VALUE;
   const std::vector<char> parameters(bytes, bytes + size);
-  stream->work.push_back([=]() -> int {
+  if (!stream->capture && !name.compare(0, 5, "count")) take_time(stream);  // the last kernel of a batch
+  return stream->add([=]() -> int {
     const unsigned grid[3] = {gx, gy, gz}, block[3] = {bx, by, bz};
     int fault = SUCCESS;
     if (idle) return SUCCESS;
@@ -410,7 +444,57 @@ API int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, un
       if (!memory.is_guarded()) return ILLEGAL_ADDRESS;
     return fault;
   });
+}
+API int cuStreamBeginCapture_v2(void* handle, int mode) {
+  BEGIN_ON_STREAM(cuStreamBeginCapture, handle);
+  if (mode < 0 || mode > 2) return INVALID_VALUE;
+  if (stream->capture) return ILLEGAL_STATE;
+  stream->capture.reset(new Capture{std::this_thread::get_id(), mode});
   return SUCCESS;
+}
+API int cuStreamEndCapture(void* handle, void** graph) {
+  BEGIN_ON_STREAM(cuStreamEndCapture, handle);
+  *graph = nullptr;
+  if (!stream->capture) return ILLEGAL_STATE;
+  if (stream->capture->mode != 2 && stream->capture->thread != std::this_thread::get_id()) return CAPTURE_WRONG_THREAD;
+  const std::unique_ptr<Capture> ended = std::move(stream->capture);
+  if (!ended->valid) return CAPTURE_INVALIDATED;
+  Graph* made = new Graph{std::move(ended->graph)};
+  context->graphs.insert(made);
+  *graph = made;
+  return SUCCESS;
+}
+API int cuGraphInstantiateWithFlags(void** made, void* handle, unsigned long long flags) {
+  BEGIN_IN_CONTEXT(cuGraphInstantiate);
+  const Graph* graph = context->find_graph(handle, false);
+  if (flags || !graph) return INVALID_VALUE;
+  Graph* copied = new Graph{graph->nodes, true};
+  context->graphs.insert(copied);
+  *made = copied;
+  return SUCCESS;
+}
+API int cuGraphLaunch(void* graph, void* handle) {
+  BEGIN_ON_STREAM(cuGraphLaunch, handle);
+  const Graph* launched = context->find_graph(graph, true);
+  if (!launched) return INVALID_VALUE;
+  NOT_IN_CAPTURE(stream);
+  take_time(stream);
+  stream->work.insert(stream->work.end(), launched->nodes.begin(), launched->nodes.end());
+  return SUCCESS;
+}
+static int destroy(Context* context, Graph* graph) {
+  if (!graph) return INVALID_VALUE;
+  context->graphs.erase(graph);
+  delete graph;
+  return SUCCESS;
+}
+API int cuGraphDestroy(void* graph) {
+  BEGIN_IN_CONTEXT(cuGraphDestroy);
+  return destroy(context, context->find_graph(graph, false));
+}
+API int cuGraphExecDestroy(void* graph) {
+  BEGIN_IN_CONTEXT(cuGraphExecDestroy);
+  return destroy(context, context->find_graph(graph, true));
 }
 
 // cuda-python asks here for each function, by its name without the version.

@@ -7,12 +7,33 @@
 
 #include <type_traits>
 
+#include "warp.h"
+
 struct Half { uint16_t bits; };
 struct Thread { uint32_t ctaid[3], ntid[3], nctaid[3], tid[3]; };
 struct Kernel {
   const char* name;
   void (*body)(const char*, char*, const Thread&);
   size_t bytes;
+  bool by_warps;  // whether its threads exchange values
+};
+
+// The instructions that warps execute. Threads that part ways make their warp execute both ways: an instruction counts
+// as often as the thread of the warp that executes it most often.
+template <int statements> struct Counter {
+  uint32_t counts[Warp::size][statements] = {}, *current = counts[0];
+  uint64_t total = 0;
+
+  void add(int statement) { ++current[statement]; }
+  void choose(unsigned thread) { current = counts[thread % Warp::size]; }
+  void end_warp() {
+    for (int i = 0; i < statements; ++i) {
+      uint32_t most = 0;
+      for (auto& thread : counts) most = thread[i] > most ? thread[i] : most;
+      total += most;
+    }
+    memset(counts, 0, sizeof counts);
+  }
 };
 
 using Translate = void* (*)(uint64_t, size_t);

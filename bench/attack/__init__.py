@@ -1,0 +1,1 @@
+"""Attacks on the certificates of a run: an upper bound beside every lower one."""
