@@ -71,7 +71,7 @@ def test_what_torch_writes_with_external_data_is_exported_certified_audited_and_
     for name in ("mine.onnx", "mine.int8.onnx"):
         certified = certify(folder / name, f"{name}.sqlite")
         assert certified.exit_code == 0, certified.output
-        audited = engine("audit", f"{name}.sqlite", "--sample", "2")
+        audited = engine("audit", f"{name}.sqlite", "--engine", folder / name, "--data", "data.npz", "--sample", "2")
         assert audited.exit_code == 0, audited.output
     facts = json.loads(engine("inspect", folder / "mine.onnx", "--json").stdout)
     assert (facts["external data"], facts["sha256"]) == ("mine.onnx.data", listed[0]["sha256"])
