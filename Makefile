@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 NATIVE := $(wildcard engine/native/*.h engine/native/*.cpp engine/native/*.cu)
 CPP := $(NATIVE) $(wildcard $(addprefix tests/engine/native/*.,cpp cu) $(addprefix tests/simulated_gpu/host/*.,h cpp) tests/fuzz/native.cpp)
 
-.PHONY: chaos demo fuzz test test-slow test-gpu-lab check format clean gpu-report
+.PHONY: chaos check clean demo docs format fuzz gpu-report test test-gpu-lab test-slow tree
 
 demo: $(VENV)/installed
 	examples/demo.sh
@@ -20,6 +20,10 @@ test: check
 	$(BIN)/python -c 'import json; t = json.load(open("build/coverage/report.json"))["totals"]; print("coverage:", \
 	  "{percent_statements_covered:.1f}% of lines, {percent_branches_covered:.1f}% of branches".format(**t))'
 	$(BIN)/python -m coverage report
+
+# The documentation site, in build/site. It opens from there as it is, without a server or a network.
+docs: $(VENV)/develop tree
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # The checks that take minutes: 10^9 values through the tests of distribution, random bounds with 50 digits, 20,000
 # adaptive certificates of each kind.
@@ -51,13 +55,16 @@ gpu-report:
 	.venv-gpu/bin/pip install --quiet '.[gpu,train]'
 	.venv-gpu/bin/ars-bench gpu-report
 
-# mypy does not follow an editable install, so build/tree shows it the folders as the import package.
-check: $(VENV)/develop
+# mypy does not follow an editable install, and neither does the reader of docstrings for the site, so build/tree shows
+# them the folders as the import package.
+tree:
+	rm -rf build/tree && mkdir -p build/tree/ars
+	cd build/tree/ars && ln -sfn ../../../ars/* ../../../train ../../../export ../../../engine ../../../bench .
+
+check: $(VENV)/develop tree
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/clang-format --dry-run --Werror $(CPP)
-	rm -rf build/tree && mkdir -p build/tree/ars
-	cd build/tree/ars && ln -sfn ../../../ars/* ../../../train ../../../export ../../../engine ../../../bench .
 	MYPYPATH=build/tree $(BIN)/mypy -p ars
 
 format: $(VENV)/develop
@@ -89,5 +96,5 @@ $(VENV)/installed: $(VENV)/base CMakeLists.txt $(NATIVE)
 	touch $@
 
 $(VENV)/develop: $(VENV)/installed
-	$(call install,cpu train openvino report rtx parquet pandas cluster dev)
+	$(call install,cpu train openvino report rtx parquet pandas cluster docs dev)
 	touch $@
