@@ -52,6 +52,8 @@ def finish_switch(manifest: Path) -> None:
     if not journal.is_dir():
         return
     try:
+        if journal.is_symlink():
+            raise ValueError("it is a link")
         if (journal / _LIST).exists():
             _finish(manifest, journal)
         shutil.rmtree(journal, ignore_errors=True)  # the list may go first: without it, all files are in their places
@@ -66,22 +68,26 @@ def _finish(manifest: Path, journal: Path) -> None:
 
     content = json.loads((journal / _LIST).read_text(encoding="utf-8"))
     folder = manifest.parent
-    for name in map(_inside, content["move"]):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    for name in content["move"]:
+        source, target = _inside(journal, name), _inside(folder, name)
+        target.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileNotFoundError):  # it is in its place already
-            os.replace(journal / name, folder / name)
+            os.replace(source, target)
     for name, sha256 in content["remove"].items():
-        path = folder / _inside(name)
+        path = _inside(folder, name)
         if path.is_file() and not path.is_symlink() and hash_model(path).sha256 == sha256:
             path.unlink(missing_ok=True)
     sync(folder)
 
 
-def _inside(name: str) -> str:
+def _inside(folder: Path, name: str) -> Path:
+    """The file of this name in the folder. The journal may be somebody else's work, and so may a link in its way."""
     path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts or not path.parts:
+    place = folder / path
+    inside = place.parent.resolve().is_relative_to(folder.resolve())
+    if path.is_absolute() or ".." in path.parts or not path.parts or not inside:
         raise ValueError(f"{name!r} is not inside its folder")
-    return name
+    return place
 
 
 @contextmanager

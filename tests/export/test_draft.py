@@ -1,6 +1,8 @@
 """The files under way: all or nothing, and never a mix of two models."""
 
 import dataclasses
+import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -256,3 +258,20 @@ def test_an_interrupted_export_in_a_folder_that_cannot_be_written_is_one_sentenc
     (tmp_path / ".m.json.journal" / "journal.json").write_text('{"move": ["../m.onnx"], "remove": {}}')
     with pytest.raises(ModelError, match=r"an export of m.json was interrupted, and cannot be completed"):
         manifest_beside(tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize("link", ["model/sub", "model/.m.json.journal/sub", "model/.m.json.journal"])
+def test_a_journal_of_somebody_else_moves_nothing_through_a_link(tmp_path, link):
+    """A folder with a model may come from anywhere. Completing its export must not touch other folders."""
+    model, home = tmp_path / "model", tmp_path / "home"
+    export(model, FIRST)
+    for folder in (home, home / "sub", model / "sub", model / ".m.json.journal", model / ".m.json.journal" / "sub"):
+        folder.mkdir()
+        (folder / "key").write_text(str(folder))
+        (folder / "journal.json").write_text(json.dumps({"move": ["sub/key"], "remove": {}}))
+    shutil.rmtree(tmp_path / link)
+    (tmp_path / link).symlink_to(home)
+    with pytest.raises(ModelError, match=r"an export of m.json was interrupted, and cannot be completed"):
+        manifest_beside(model / "m.onnx")
+    assert (home / "key").read_text() == str(home)
+    assert (home / "sub" / "key").read_text() == str(home / "sub")
