@@ -19,7 +19,8 @@ PAGES = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
-    "examples/notebook.ipynb": "notebook-own-model.md",
+    "examples/own-model.ipynb": "notebook-own-model.md",
+    "examples/explore-a-run.ipynb": "notebook-explore-a-run.md",
 }
 """Pages of the site, by where their text is in the repository."""
 FILES = "files"
