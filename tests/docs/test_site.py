@@ -18,6 +18,12 @@ def test_the_site_has_no_dead_link_and_loads_nothing_from_elsewhere(site):
     assert len(list(site.glob("*.html"))) > 25
 
 
+def test_links_to_pages_show_their_titles(site):
+    assert '<a href="families.html">Noise families</a>' in (site / "certificates.html").read_text()
+    for page in site.glob("*.html"):
+        assert not re.search(r">(docs/)?(families|bench|ARCHITECTURE)\.md</a>", page.read_text()), page
+
+
 def test_styles_load_nothing_from_elsewhere(site):
     styles = list(site.glob("assets/**/*.css"))
     assert len(styles) > 2
