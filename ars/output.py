@@ -11,11 +11,11 @@ from typing import TextIO
 from ars.errors import ArgumentError, FileError
 from ars.temporaries import sync, temporary_file
 
-__all__ = ["is_stdout", "make_folder", "open_output", "refuse_inputs", "refuse_shared", "replacing"]
+__all__ = ["SIDE_SUFFIXES", "is_stdout", "make_folder", "open_output", "refuse_inputs", "refuse_shared", "replacing"]
 
 
-# What SQLite keeps beside a store: its latest commits among them.
-_SIDE_FILES = ("-wal", "-shm", "-journal")
+SIDE_SUFFIXES = ("-wal", "-shm", "-journal")
+"""What the names of the files end with that SQLite keeps beside a store: its latest commits are among them."""
 # What the data in a folder is made of. Other files in such a folder may be outputs of earlier commands.
 _DATA_SUFFIXES = (".png", ".jpg", ".jpeg", ".npz", ".npy", ".parquet", ".bin", ".gz", ".csv", ".zip", ".tar", "")
 
@@ -27,7 +27,7 @@ def refuse_inputs(output: Path, inputs: Iterable[Path | str]) -> None:
         return
     for given in inputs:
         whole = str(given) if os.path.exists(given) else str(given).rpartition(":")[0]
-        files = [str(given), whole, *(f"{given}{suffix}" for suffix in _SIDE_FILES)]
+        files = [str(given), whole, *(f"{given}{suffix}" for suffix in SIDE_SUFFIXES)]
         if any(_is_same(output, file) for file in files if file) or _is_data_of(output, whole):
             raise ArgumentError("output", output, f"it belongs to the input {given}; choose another one")
 

@@ -20,6 +20,7 @@ from ars.engine.statistics.plan import Plan
 from ars.engine.statistics.stopping import Grid
 from ars.engine.statistics.target import Target
 from ars.noise import NoiseKind
+from ars.plain_json import parse_json
 
 __all__ = ["Difference", "Environment", "Origin", "RunHeader", "RunSettings", "Sampling", "differences"]
 
@@ -189,7 +190,7 @@ class Environment:
 
     @classmethod
     def from_row(cls, text: str) -> Self:
-        content = json.loads(text)
+        content = parse_json(text)
         if not isinstance(content, dict):
             raise ValueError("it is not an object")
         return _read(cls, content)
