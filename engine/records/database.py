@@ -116,6 +116,9 @@ def lock(path: Path) -> int:
     """Lock a store, which is made if it does not exist, until `unlock` or the end of the process, however it ends.
     SQLite's own locks are of another kind (fcntl)."""
     check_regular(path, StoreError)
+    if path.name.endswith(SIDE_SUFFIXES):
+        problem = "a store of this name would be taken for what SQLite keeps beside another one"
+        raise StoreError(path, problem, "choose a name that ends otherwise")
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o644)
     except OSError as error:
