@@ -30,6 +30,8 @@ def merge_runs(stores: Sequence[str | Path], output: str | Path) -> int:
         if os.path.lexists(file):
             raise StoreError(file, "it exists already", "choose another name for the merged store, or remove it")
     refuse_inputs(output, paths)
+    if output.name.endswith(SIDE_SUFFIXES):
+        raise StoreError(output, "its name is like that of what SQLite keeps beside a store", "choose another name")
     if not output.parent.is_dir():
         raise StoreError(output, "it cannot be written (there is no such folder)", "choose another name")
     headers = [read_header(path) for path in paths]
@@ -46,13 +48,18 @@ def merge_runs(stores: Sequence[str | Path], output: str | Path) -> int:
                 found[record.idx] = record, path
     origin = dataclasses.replace(headers[0].origin, store_folder=str(output.parent.absolute()))
     merged = dataclasses.replace(headers[0], origin=origin, sampling=_join([header.sampling for header in headers]))
-    with temporary_folder(output.parent, f".{output.name[:48]}.") as folder:
-        place = folder / output.name
-        with Store(place, merged) as store:
-            store.add(*(record for _, (record, _) in sorted(found.items())))
-        sync(place)
-        os.replace(place, output)
-        sync(output.parent)
+    try:
+        with temporary_folder(output.parent, f".{output.name[:48]}.") as folder:
+            place = folder / "merged.sqlite"
+            with Store(place, merged) as store:
+                store.add(*(record for _, (record, _) in sorted(found.items())))
+            sync(place)
+            os.replace(place, output)
+            sync(output.parent)
+    except OSError as error:
+        raise StoreError(output, f"it cannot be written ({error.strerror})", "choose another name") from error
+    except StoreError as error:
+        raise StoreError(output, error.problem, "make room, or choose another name") from error
     return len(found)
 
 

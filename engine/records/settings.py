@@ -132,6 +132,10 @@ class Sampling:
     given_up: str | None = None
     """On a cluster: the inputs that were given up because workers died of them, like "17,203"."""
 
+    def __post_init__(self) -> None:
+        if not 0 <= (self.data_inputs or 0) < 2**63:
+            raise ValueError(f"no data has {self.data_inputs} inputs")
+
     @property
     def asked(self) -> list[int] | None:
         """The numbers of the inputs that were asked for; None if the store does not say."""

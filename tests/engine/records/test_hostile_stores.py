@@ -330,3 +330,31 @@ def test_the_model_and_the_data_of_a_run_are_not_overwritten(files, command, out
     use = {"ars-engine": main, "ars-bench": bench}[command[0]]
     refused(CliRunner().invoke(use, [command[1], "run.sqlite", "-o", output]), "it belongs to the input")
     assert (files / output).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("data_inputs", 2**64 - 1, "no data has 18446744073709551615 inputs"),
+        ("data_inputs", 2**62, "at most 16,777,216 inputs"),
+        ("data_inputs", 2**25, "at most 16,777,216 inputs"),
+        ("data_inputs", -5, "no data has -5 inputs"),
+        ("skip", 0, "skip = 0"),
+        ("start", -9, "start = -9"),
+        ("limit", 0, "limit = 0"),
+    ],
+)
+def test_a_store_that_asks_for_impossible_inputs_is_refused_and_does_not_hang(path, name, value, problem):
+    with forged(path) as database:
+        (text,) = database.execute("SELECT environment FROM run").fetchone()
+        content = json.loads(text) | {"data_inputs": 40} | {name: value}
+        database.execute("UPDATE run SET environment = ?", (json.dumps(content),))
+    refused(CliRunner().invoke(main, ["summary", str(path)]), problem)
+
+
+@pytest.mark.parametrize("column", ["counts", "looks", "environment"])
+@pytest.mark.parametrize("value", ["[" * 100_000, "[1e999]", '{"runner": 1e999}', "3", '"\\ud800"'])
+def test_damaged_json_of_a_row_is_one_sentence(path, column, value):
+    forge(path, f"UPDATE certificates SET {column} = ?", value)
+    with pytest.raises(StoreError, match="it is damaged"):
+        list(read_records(path))

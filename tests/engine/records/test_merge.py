@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -160,6 +161,16 @@ def test_a_target_and_an_existing_output_are_refused():
     refused(merge("run.sqlite", output="run.sqlite"), "run.sqlite: it exists already")
     refused(merge("none.sqlite"), "none.sqlite: there is no such file")
     refused(merge("run.sqlite", output="no/merged.sqlite"), "there is no such folder")
+
+
+def test_an_output_that_cannot_be_written_is_named(monkeypatch):
+    certify_shard(1, 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bavail=3, f_frsize=1024))
+        refused(merge("1.sqlite", output="full.sqlite"), "full.sqlite: it cannot be written (no space left")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError(30, "Read-only file system")))
+        refused(merge("1.sqlite", output="full.sqlite"), "full.sqlite: it cannot be written (Read-only file system)")
 
 
 def test_a_row_says_where_and_how_it_was_made():
