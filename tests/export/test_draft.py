@@ -1,8 +1,7 @@
 """The files under way: all or nothing, and never a mix of two models."""
 
 import dataclasses
-import json
-import shutil
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -260,18 +259,41 @@ def test_an_interrupted_export_in_a_folder_that_cannot_be_written_is_one_sentenc
         manifest_beside(tmp_path / "m.onnx")
 
 
-@pytest.mark.parametrize("link", ["model/sub", "model/.m.json.journal/sub", "model/.m.json.journal"])
-def test_a_journal_of_somebody_else_moves_nothing_through_a_link(tmp_path, link):
-    """A folder with a model may come from anywhere. Completing its export must not touch other folders."""
-    model, home = tmp_path / "model", tmp_path / "home"
-    export(model, FIRST)
-    for folder in (home, home / "sub", model / "sub", model / ".m.json.journal", model / ".m.json.journal" / "sub"):
-        folder.mkdir()
-        (folder / "key").write_text(str(folder))
-        (folder / "journal.json").write_text(json.dumps({"move": ["sub/key"], "remove": {}}))
-    shutil.rmtree(tmp_path / link)
-    (tmp_path / link).symlink_to(home)
+@pytest.mark.parametrize("link", [".m.json.journal/out", "out"])
+def test_an_interrupted_export_of_somebody_else_moves_nothing_out_of_its_folder_or_into_it(tmp_path, link):
+    """Who reads the manifest completes the export, so a folder from elsewhere could say what is moved."""
+    folder, journal = tmp_path / "folder", tmp_path / "folder" / ".m.json.journal"
+    export(folder, FIRST)
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "kept").write_text("mine")
+    (journal / "out").mkdir(parents=True)
+    (journal / "out" / "kept").write_text("theirs")
+    if link == "out":
+        (folder / link).symlink_to(tmp_path / "home")
+    else:
+        (journal / "out" / "kept").unlink()
+        (journal / "out").rmdir()
+        (folder / link).symlink_to(tmp_path / "home")
+    (journal / "journal.json").write_text('{"move": ["out/kept"], "remove": {}}')
+    with pytest.raises(ModelError, match=r"cannot be completed \('out/kept' is not inside its folder\)"):
+        manifest_beside(folder / "m.onnx")
+    assert (tmp_path / "home" / "kept").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "content", ["[" * 100_000, '{"move": [3], "remove": {}}', "[]", '{"move": []}', "{", '{"a": NaN}']
+)
+def test_a_damaged_journal_is_one_sentence(tmp_path, content):
+    export(tmp_path, FIRST)
+    (tmp_path / ".m.json.journal").mkdir()
+    (tmp_path / ".m.json.journal" / "journal.json").write_text(content)
     with pytest.raises(ModelError, match=r"an export of m.json was interrupted, and cannot be completed"):
-        manifest_beside(model / "m.onnx")
-    assert (home / "key").read_text() == str(home)
-    assert (home / "sub" / "key").read_text() == str(home / "sub")
+        manifest_beside(tmp_path / "m.onnx")
+
+
+def test_a_journal_that_is_a_pipe_does_not_hang(tmp_path):
+    export(tmp_path, FIRST)
+    (tmp_path / ".m.json.journal").mkdir()
+    os.mkfifo(tmp_path / ".m.json.journal" / "journal.json")
+    with pytest.raises(ModelError, match="it is not a regular file"):
+        manifest_beside(tmp_path / "m.onnx")
