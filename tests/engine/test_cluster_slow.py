@@ -19,7 +19,8 @@ from support.engine_runs import ENGINE, records
 from support.ray_cluster import OBJECT_STORE, Watched, bad_at, nodes_with, processes_of_workers, refusing, slow
 
 import ars
-from ars.engine import cluster as driver
+from ars.engine import driver
+from ars.engine.worker import Worker
 from ars.errors import RunError
 
 pytestmark = pytest.mark.slow
@@ -211,7 +212,7 @@ def test_workers_that_are_waited_for_come_when_a_node_does(files):
 def test_where_every_node_is_refused_the_run_ends_with_the_reasons(files, monkeypatch):
     monkeypatch.setattr(driver, "FAILURES", 2)
     with nodes_with(1, 1) as cluster:
-        bad = type("Bad", (driver.Worker,), {"open": lambda self: 1 / 0})
+        bad = type("Bad", (Worker,), {"open": lambda self: 1 / 0})
         with pytest.raises(RunError, match=r"the cluster has no worker for this run \(.*ZeroDivisionError"):
             run(cluster.address, "none.sqlite", worker=bad)
         progress = Watched()
