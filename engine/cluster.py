@@ -1,12 +1,13 @@
 """Certification on a Ray cluster. This is the only module that knows Ray.
 
-The process that runs `certify_run` is the driver (engine/driver.py). It has one actor, a worker, for each GPU or for every k
-cores, and alone writes the store. Nothing outlives the driver; the same command resumes the run from the store.
+The process that runs `certify_run` is the driver (engine/driver.py). It has one actor, a worker, for each GPU or for
+every k cores, and alone writes the store. Nothing outlives the driver; the same command resumes the run from the store.
 """
 
 import os
 import socket
 import time
+import warnings
 from collections.abc import Callable, Collection, Generator, Hashable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -71,14 +72,24 @@ class Cluster:
             return self
         local = self.address == "local"
         own: dict[str, Any] = {"include_dashboard": False, "num_cpus": self.cores} if local else {}
-        _check_reachable(self.address)
         try:
-            self._ray.init(address=self.address, log_to_driver=False, logging_level="ERROR", **own)
+            _check_reachable(self._find_address())
+            with warnings.catch_warnings():  # Ray raises the same as an error, which is ours to report
+                warnings.filterwarnings("ignore", "Ray Client connection timed out")
+                self._ray.init(address=self.address, log_to_driver=False, logging_level="ERROR", **own)
+        except InputError:
+            raise
         except (Exception, SystemExit) as error:  # of Ray, which has no base class for what goes wrong here
             problem = f"there is no Ray cluster to connect to at {self.address} ({one_line(error)})"
             raise InputError(f"{problem}; start one with `ray start --head`, or use --cluster local") from error
         self._owns = True
         return self
+
+    def _find_address(self) -> str:
+        """Where ray.init will look for `auto`: where RAY_ADDRESS says, or the last cluster of this computer."""
+        if self.address != "auto":
+            return self.address
+        return str(self._ray._private.services.get_ray_address_from_environment("auto", None))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -200,15 +211,42 @@ def _list_nodes(ray: Any) -> list[Node]:
 
 
 def _check_reachable(address: str) -> None:
-    """Refuse an address at which nobody listens. Ray itself would try for minutes."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
+    """Refuse an address at which no Ray cluster listens. Ray itself would try for minutes."""
+    client = address.startswith("ray://")
+    target = address.removeprefix("ray://")
+    host, _, port = target.rpartition(":")
     if not (host and port.isdecimal()):
+        if client:
+            raise ArgumentError("cluster", address, "it needs a host and a port, like ray://host:10001")
         return  # auto, local, or something that Ray has to judge
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+        problem = _ask_who_listens(target, client)
     except (OSError, OverflowError) as error:
-        problem = f"there is no Ray cluster at {address} ({one_line(error)})"
-        raise InputError(f"{problem}; start one with `ray start --head`, or use --cluster local") from error
+        problem = one_line(error)
+    if problem is not None:
+        usual = "the port is usually 10001 after ray://, and 6379 without it"
+        problem = f"there is no Ray cluster at {address} ({problem})"
+        raise InputError(f"{problem}; start one with `ray start --head` ({usual}), or use --cluster local")
+
+
+def _ask_who_listens(target: str, client: bool) -> str | None:
+    """Why what listens there is not a Ray cluster; None if it is one. Both of Ray's ports speak gRPC: that of a cluster
+    has the usual health service, and that for clients has Ray's own."""
+    if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
+        return None
+    import grpc
+
+    service = "/ray.rpc.RayletDriver/ClusterInfo" if client else "/grpc.health.v1.Health/Check"
+    with grpc.insecure_channel(target) as channel:
+        try:
+            channel.unary_unary(service)(b"", timeout=CONNECT_SECONDS)
+        except grpc.RpcError as error:
+            if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+                return "what listens there does not answer as Ray does"
+            if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                return "another service listens there"
+    return None
 
 
 def _describe(error: object) -> str:

@@ -164,3 +164,14 @@ def test_a_row_says_where_and_how_it_was_made():
     assert one.made_by == header.environment
     assert all((one.made_by.node, one.made_by.instructions, one.made_by.batch == 64))
     assert replace(one, made_by=None) != one
+
+
+def test_an_audit_of_a_run_of_many_computers_names_one_and_counts_the_others():
+    certify("--limit", "12")
+    header, found = read_header(Path("run.sqlite")), list(ars.read_records("run.sqlite"))
+    with Store(Path("many.sqlite"), header) as store:
+        store.add(*(replace(one, made_by=replace(one.made_by, node=f"node-{one.idx % 4}")) for one in found))
+    audit = CliRunner().invoke(main, ["audit", "many.sqlite"])
+    assert audit.exit_code == 0, audit.output
+    assert "different environment: node: the run's is node-0 (and 3 others), and here it is" in audit.stdout
+    assert audit.stdout.count("different environment") == 1
