@@ -201,9 +201,10 @@ def test_models_that_are_already_there_are_used_and_others_are_called_missing(ar
 
 
 def test_a_page_of_nothing_says_that_nothing_is_there(arrays, tmp_path):
-    result = reproduce("cifar10", "--data", arrays, "--page", "-o", "paper.md")
+    result = reproduce("cifar10", "--data", arrays, "--folder", "kept", "--page", "-o", "paper.md")
     assert result.exit_code == 0, result.output
     text = (tmp_path / "paper.md").read_text()
+    assert "    ars-bench reproduce cifar10 --preset cpu --data toy --folder kept\n" in text
     assert "No model has been certified yet." in text
     assert "**Missing: isotropic-0.25, input-0.25.**" in text
     assert rows(text, "## Table 1")["Cohen, best over sigma"][4:7] == ["83", "61", "43"]
