@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 PATH = click.Path(path_type=Path)
 
 
-@click.command(cls=Command)
+@click.command(
+    cls=Command,
+    examples=[
+        "ars-bench reproduce cifar10 --data cifar10/ --plan",
+        "ars-bench reproduce cifar10 --data cifar10/ --models isotropic-0.5",
+    ],
+)
 @click.argument("experiment", type=click.Choice(["cifar10", "imagenet"]))
 @click.option("--preset", "name", default="cpu", show_default=True, help="cpu, or paper for GPUs.")
 @click.option("--data", type=PATH, required=True, help="The folder of training and test data.")
