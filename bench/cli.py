@@ -178,6 +178,27 @@ def cluster(workers: int, inputs: int, seconds: float, as_json: bool) -> None:
     click.echo(f"in the last four fifths of the run, the driver grew by {found.memory_growth / 2**20:.1f} MiB{shared}")
 
 
+@main.command()
+@click.option("--inputs", default=40, show_default=True, type=click.IntRange(4), help="Inputs in a run.")
+@click.option("--n", default=20_000, show_default=True, type=click.IntRange(1), help="Draws that bound the share.")
+@click.option("--rounds", default=5, show_default=True, type=click.IntRange(1), help="Rounds that count.")
+@click.option("--json", "as_json", is_flag=True, help="Print all times and ratios as JSON.")
+def workers(inputs: int, n: int, rounds: int, as_json: bool) -> None:
+    """Time two workers of a Ray cluster, each with one core, against one process with two threads."""
+    from ars.bench.micro.workers import CLUSTER, PROCESS, time_workers
+
+    cost = time_workers(inputs, n, rounds)
+    found = {"time": cost.wall, "processor time": cost.processor}
+    ratios = {name: [(CLUSTER, PROCESS, timings.ratio(CLUSTER, PROCESS))] for name, timings in found.items()}
+    if as_json:
+        click.echo(json.dumps({name: _report(timings, ratios[name]) for name, timings in found.items()}, indent=2))
+        return
+    for name, timings in found.items():
+        rows = {label: 1e6 * np.array(seconds) for label, seconds in timings.seconds.items()}
+        _print_table(f"small_cnn, {inputs} inputs, n = {n}: {name}", "µs a draw", rows)
+        _print_ratios(ratios[name], timings)
+
+
 def _report(timings: Timings, ratios: list[tuple[str, str, Ratio]]) -> dict[str, object]:
     named = [{"faster": f, "slower": s} | dataclasses.asdict(ratio) for f, s, ratio in ratios]
     return {"seconds": timings.seconds, "ratios": named}

@@ -35,6 +35,7 @@ from ars.engine.records.audit import audit as check_run
 from ars.engine.records.covers import check_coverage
 from ars.engine.records.inputs import Inputs, doubts, find_shape, read_inputs
 from ars.engine.records.merge import merge_runs
+from ars.engine.records.reopen import refuse_runs
 from ars.engine.records.results import FORMATS, TABLE_FORMATS, read_results, write_results, write_table
 from ars.engine.records.run import RunResult, certify_run
 from ars.engine.records.store import read_header
@@ -47,7 +48,7 @@ from ars.engine.statistics.target import Target
 from ars.errors import ArgumentError, RunError, StoreError
 from ars.noise import NoiseKind
 from ars.noise.norms import norm_name
-from ars.output import is_stdout, open_output, refuse_inputs, replacing
+from ars.output import is_stdout, open_output, replacing
 from ars.printable import printable
 
 quiet_option = click.option("--quiet", is_flag=True, help="No progress and no advice.")
@@ -276,7 +277,7 @@ def predict(
 @click.option("-o", "--output", type=FILE, default=Path("-"), help="The output file; - is stdout.")
 def results(store: Path, form: str, norm: str | None, output: Path) -> None:
     """Print the certificates of a run, with the field's usual columns first."""
-    refuse_inputs(output, [store])
+    refuse_runs(output, [store])
     if read_header(store).settings.noise_stream == 1:
         click.echo(REAL_ARITHMETIC, err=True)
     found = read_results(store, None if norm is None else float(norm))

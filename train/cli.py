@@ -29,6 +29,11 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--mean-max", type=float, default=1.0, show_default=True, help="Bound on |mean| of the noise.")
 @click.option("--scale-floor", type=float, default=0.9, show_default=True, help="Smallest scale, in units of sigma.")
 @click.option("--scale-ceiling", type=float, default=4.0, show_default=True, help="Largest scale, in units of sigma.")
+@click.option("--generator-layers", type=int, default=4, show_default=True, help="Convolutions of the noise generator.")
+@click.option("--generator-growth", type=int, default=16, show_default=True, help="Channels that each of them adds.")
+@click.option(
+    "--generator-stride", type=int, default=1, show_default=True, help="2: the generator at half the resolution."
+)
 @click.option(
     "--volume-weight",
     type=float,
@@ -79,6 +84,9 @@ def main(
     mean_max: float,
     scale_floor: float,
     scale_ceiling: float,
+    generator_layers: int,
+    generator_growth: int,
+    generator_stride: int,
     volume_weight: float,
     consistency: float,
     epochs: int,
@@ -117,7 +125,7 @@ def main(
         find_unfinished,
         read_unfinished,
     )
-    from ars.train.noise_models import NoiseShape
+    from ars.train.noise_models import PAPERS_SIZE, GeneratorSize, NoiseShape
     from ars.train.plan import TrainingPlan
     from ars.train.processes import choose_device, choose_precision, is_first
     from ars.train.progress import TrainingProgress
@@ -159,6 +167,9 @@ def main(
         raise ArgumentError(
             "volume-weight", volume_weight, "isotropic noise has one scale; use --noise dataset or --noise input"
         )
+    generator = GeneratorSize(generator_layers, generator_growth, generator_stride)
+    if generator != PAPERS_SIZE and noise_kind is not NoiseKind.INPUT:
+        raise ArgumentError("noise", kind, "only input noise has a generator, whose size the options give")
     data = open_training_data(dataset, ImageSize(resize, crop), limit, random_crop)
     statistics = data.images.pixel_statistics()
     settings = ModelSettings(
@@ -170,6 +181,7 @@ def main(
         noise_kind,
         bounds,
         bool(volume_weight) and noise_kind is NoiseKind.DATASET,
+        generator,
     )
     torch.manual_seed(seed)
     model = build(settings)

@@ -36,6 +36,7 @@ def report(
     runs, make a site: a page for each run, and an index that compares any two."""
     from ars.bench.report.site import write_site
     from ars.bench.report.write import write_report
+    from ars.engine.records.reopen import refuse_runs
     from ars.errors import ArgumentError
     from ars.output import open_output, refuse_inputs
 
@@ -46,7 +47,8 @@ def report(
         indexed = write_site(runs[0], site)
         click.echo(f"{site / 'index.html'}: {len(indexed)} runs; open it in a browser", err=True)
         return
-    refuse_inputs(output, [*runs, *bench, *data, *noise])
+    refuse_runs(output, runs)
+    refuse_inputs(output, [*bench, *data, *noise])
     with open_output(output) as page:
         written = write_report(runs, page, benches=bench, data=data, noise=noise, only=only, figures=figures)
     certificates = sum(run.summary.inputs for run in written)

@@ -64,6 +64,8 @@ def reproduce(
     place.check()
     page = output or place.path / "paper.md"
     command = f"ars-bench reproduce {experiment} --preset {name} --data {data.name}"
+    if folder is not None and not folder.is_absolute():  # a page tells nobody where this machine has its files
+        command += f" --folder {folder}"
     if not only_page:
         rates = measure_rates(preset)
         steps = list(make_steps(place, data, test, chosen, rates))

@@ -12,12 +12,13 @@ from ars.engine.decisions.comparison import Comparison, compare_runs
 from ars.engine.decisions.overview import find_best, find_radii, overview
 from ars.engine.decisions.requirements import Requirement, check_run, write_junit
 from ars.engine.decisions.show import FORMATS, align
+from ars.engine.records.reopen import refuse_runs
 from ars.engine.records.stored_run import Run, name_runs, read_run
 from ars.engine.statistics.accuracy import LEVEL
 from ars.engine.statistics.stopping import Grid
 from ars.errors import ArgumentError
 from ars.noise import Scope
-from ars.output import open_output, refuse_inputs
+from ars.output import open_output
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -56,7 +57,7 @@ def _radii(text: str | None, runs: Sequence[Run]) -> tuple[float, ...]:
 def summary(runs: tuple[Path, ...], form: str, radii: str | None, output: Path) -> None:
     """Print certified accuracy by radius with its interval, and what else is known of each run; for runs of several
     sigmas also the best over sigma."""
-    refuse_inputs(output, runs)
+    refuse_runs(output, runs)
     found = _read(runs)
     at = _radii(radii, found)
     overviews = [overview(run, at) for run in found]
@@ -127,7 +128,7 @@ def check(
     if not requirements and require_scope is None:
         raise ArgumentError("require", "nothing", "give --require, like 0.5:0.60, or --require-scope")
     if junit is not None:
-        refuse_inputs(junit, [run])
+        refuse_runs(junit, [run])
     scope = None if require_scope is None else Scope(require_scope)
     checks, notes = check_run(read_run(run), requirements, scope, lower_bound=lower_bound)
     for one in checks:
