@@ -11,7 +11,7 @@ trap 'rm -rf "$work"' EXIT
 PIP_CONSTRAINT=$PWD/constraints.txt "$python" -m build --quiet --outdir "$work" .
 cp "$work"/*.tar.gz "$out"
 if [ "$(uname)" = Linux ]; then
-  PATH=$(dirname "$("$python" -c 'import sys; print(sys.executable)')"):$PATH "$python" -m auditwheel --quiet repair --wheel-dir "$out" "$work"/*.whl
+  PATH=$(dirname "$("$python" -c 'import sys; print(sys.executable)')"):$PATH "$python" -m auditwheel repair --wheel-dir "$out" "$work"/*.whl
 else
   cp "$work"/*.whl "$out"
 fi
