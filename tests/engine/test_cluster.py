@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -147,6 +148,32 @@ def test_an_address_at_which_something_else_listens_is_refused_at_once(address, 
             ars.Cluster("auto").__enter__()
     with pytest.raises(InputError, match=r"another service listens there.*the port is usually 10001 after ray://"):
         ars.Cluster(f"ray://{address}").__enter__()
+
+
+@pytest.mark.parametrize("mode", [None, "token"])
+def test_a_cluster_that_asks_for_a_token_is_told_apart(monkeypatch, mode):
+    import grpc
+
+    def refuse(request, context):
+        context.abort(grpc.StatusCode.UNAUTHENTICATED, "Invalid or missing authentication token")
+
+    method = grpc.unary_unary_rpc_method_handler(refuse)
+    server = grpc.server(ThreadPoolExecutor(1))
+    server.add_generic_rpc_handlers(
+        [grpc.method_handlers_generic_handler("ray.rpc.NodeInfoGcsService", {"CheckAlive": method})]
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    try:
+        if mode is None:
+            with pytest.raises(InputError, match="asks for a token; set RAY_AUTH_MODE=token, and copy"):
+                connecting._check_reachable(f"127.0.0.1:{port}")
+        else:
+            monkeypatch.setenv("RAY_AUTH_MODE", mode)
+            connecting._check_reachable(f"127.0.0.1:{port}")  # Ray will send the token
+    finally:
+        server.stop(None)
 
 
 def test_what_ray_says_is_passed_on(files, monkeypatch):
