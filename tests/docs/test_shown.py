@@ -112,8 +112,12 @@ def files(tmp_path_factory):
     (folder / "runs").mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        with ars.load("model.onnx", batch=16) as classifier:
-            ars.certify_run(classifier, ars.Inputs("images.npz", limit=4), ars.Plan(n=50), store="runs/made.sqlite")
+        with ars.load("model.onnx", batch=16, seed=1) as classifier:
+            inputs, adaptive = ars.Inputs("images.npz", limit=4), ars.Plan(n=50, question=ars.Grid((0.0, 0.25)))
+            ars.certify_run(classifier, inputs, ars.Plan(n=50), store="runs/fixed.sqlite")
+            ars.certify_run(classifier, inputs, adaptive, store="runs/adaptive.sqlite")
+    for number in (1, 2):
+        shutil.copy(folder / "runs" / "fixed.sqlite", folder / f"shard-{number}.sqlite")
     return folder
 
 
@@ -168,10 +172,12 @@ def run_command(command):
         assert run.returncode == 0, run.stderr
         return
     words = [found for word in words for found in (sorted(map(str, Path().glob(word))) if "*" in word else [word])]
-    if "--out" not in words:  # it reads stores that are made elsewhere
-        for store in re.findall(r"[\w.-]+\.sqlite", command):
-            if not Path(store).exists() and words[0] != "merge":
-                shutil.copy("runs/made.sqlite", store)
+    for store in map(Path, re.findall(r"[\w.-]+\.sqlite", command)):
+        if "--out" in words:  # not what an earlier command of the page has left
+            store.unlink(missing_ok=True)
+            store.with_name(f"{store.stem}.attack.jsonl").unlink(missing_ok=True)
+        elif not store.exists() and words[0] != "merge":  # it reads a store that is made elsewhere
+            shutil.copy("runs/adaptive.sqlite" if "adaptive" in store.name else "runs/fixed.sqlite", store)
     result = CliRunner().invoke(COMMANDS[name], words)
     if re.search(r"\.trt|cuda", command):  # they need a GPU, and say so where there is none
         assert result.exit_code in (0, 2), f"{command}\n{result.output}"
