@@ -52,7 +52,7 @@ chaos: $(VENV)/develop
 # PyTorch loop, and writes gpu-report.json. It needs nvcc and the driver for CUDA 13; docs/gpu.md says more.
 gpu-report:
 	test -x .venv-gpu/bin/python || $(PYTHON) -m venv .venv-gpu
-	.venv-gpu/bin/pip install --quiet '.[gpu,train]'
+	.venv-gpu/bin/pip install --quiet --constraint constraints-gpu.txt '.[gpu,train]'
 	.venv-gpu/bin/ars-bench gpu-report
 
 # mypy does not follow an editable install, and neither does the reader of docstrings for the site, so build/tree shows
