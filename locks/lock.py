@@ -1,4 +1,4 @@
-"""Write a lock: every package that set-up installs for some extras, at the version in constraints.txt, with the hashes of all its files.
+"""Write a lock: every package that set-up installs for some extras, at the version in constraints.txt, with its hashes.
 
 lock.py LOCK EXTRA ...
 """
