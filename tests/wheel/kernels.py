@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-import ars.engine
+from ars.engine import _native
 
-KERNELS = Path(ars.engine.__file__).parent / "kernels"
+KERNELS = Path(_native.__file__).parent / "kernels"
 
 
 def find_missing(folder: Path) -> list[str]:
