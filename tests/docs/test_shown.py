@@ -142,7 +142,8 @@ def names_of(page):
     from torch import nn
 
     torch.manual_seed(0)
-    network = nn.Sequential(nn.Conv2d(3, 4, 3, stride=4), nn.ReLU(), nn.Flatten(), nn.Linear(256, 10))
+    convolutions = nn.Conv2d(3, 4, 3, stride=4), nn.ReLU(), nn.Conv2d(4, 4, 3), nn.ReLU()
+    network = nn.Sequential(*convolutions, nn.Flatten(), nn.Linear(144, 10))
     images, labels = torch.rand(40, 3, 32, 32), torch.arange(40) % 10
     names = {"network": network, "model": network, "images": images, "image": images[0], "labels": labels}
     if page.name == "migrating.md":
