@@ -5,8 +5,8 @@ infer request that is free. The batch axis stays dynamic: shapes that are fixed 
 
 A batch is started and waited for. If an allocation fails in the middle of the network, that is an exception. `infer`
 reports no such error if there is a single stream: the layers behind it then work on what the batch before has left, and
-their logits look like any others. At least two streams are asked for, with which `infer` reports it too; but on a
-single processor OpenVINO makes one, whatever is asked for.
+their logits look like any others. At least two streams are asked for, with which `infer` reports it too; but OpenVINO
+makes one on a single processor, whatever is asked for.
 
 Float models are computed in float32, even on processors that offer less, so that nothing is rounded further than the
 file says. A processor without VNNI (x86 with AVX2 only) adds products of 8-bit numbers in pairs, in 16 bits. The

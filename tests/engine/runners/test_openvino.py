@@ -108,8 +108,8 @@ for batch, expected in [(large, np.zeros((256, 8))), *zip(rows[::-1], right[::-1
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the address space by what /proc says is in use")
 @pytest.mark.parametrize("processors", ["all", "one"])
 def test_a_batch_for_which_memory_is_lacking_is_an_error_and_never_the_logits_of_another(tmp_path, processors):
-    """With one stream, which is all that it makes on one processor, OpenVINO's `infer` swallows such errors, and all
-    batches after that are wrong."""
+    """With one stream, which is all that it makes on one processor, OpenVINO's `infer` swallows such errors, and later
+    batches are wrong."""
     weights = np.random.default_rng(0).normal(size=(8, 8, 3, 3)).astype(np.float32)
     nodes = [
         models.helper.make_node("Conv", ["x", "W"], ["a"], pads=[1] * 4),
