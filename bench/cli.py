@@ -25,7 +25,13 @@ from ars.bench.timing import Ratio, Timings
 from ars.command_line import Group, version_option
 
 
-@click.group(cls=Group)
+@click.group(
+    cls=Group,
+    examples=[
+        "ars-bench run --engine model.onnx --data test.npz",
+        "ars-bench report run.sqlite",
+    ],
+)
 @version_option
 def main() -> None:
     """Measure ARS on this machine, against what people use now."""
@@ -43,13 +49,17 @@ main.add_command(sweep)
 main.add_command(attack)
 
 
-@main.command()
+@main.command(
+    examples=[
+        "ars-bench sampler",
+    ],
+)
 @click.option(
     "--dimensions", default=3072, show_default=True, type=click.IntRange(1, 2**24), help="Values in an input."
 )
 @click.option("--batch", default=1000, show_default=True, type=click.IntRange(1), help="Noisy copies at a time.")
 @click.option("--rounds", default=20, show_default=True, type=click.IntRange(3), help="Rounds that count.")
-@click.option("--json", "as_json", is_flag=True, help="Print all times and ratios as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def sampler(dimensions: int, batch: int, rounds: int, as_json: bool) -> None:
     """Time the native sampler, by noise streams 2 and 1, against noisy copies made with PyTorch and with numpy."""
     from ars.bench.micro.sampler import NUMPY, ONE_THREAD, STREAM_1, TORCH, TWO_THREADS, time_samplers
@@ -70,7 +80,11 @@ def sampler(dimensions: int, batch: int, rounds: int, as_json: bool) -> None:
 BATCHES = 16
 
 
-@main.command()
+@main.command(
+    examples=[
+        "ars-bench overhead --rounds 20",
+    ],
+)
 @click.option("--rounds", default=9, show_default=True, type=click.IntRange(3), help="Rounds that count.")
 @click.option("--batch", default=128, show_default=True, type=click.IntRange(1), help="Draws in a batch.")
 @click.option("--threads", type=click.IntRange(1), help="Cores to use. Default: all.")
@@ -79,7 +93,7 @@ BATCHES = 16
     type=click.Path(dir_okay=False, path_type=Path),
     help="Time the noise streams with this classifier instead.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print all times and ratios as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def overhead(rounds: int, batch: int, threads: int | None, engine: Path | None, as_json: bool) -> None:
     """Time the engine against bare session.run loops on a prepared batch, and one noise stream against the other."""
     from ars.bench.micro.overhead import BARE, BARE_LANES, ENGINE, STREAM_1, time_overhead, time_streams
@@ -112,10 +126,14 @@ def overhead(rounds: int, batch: int, threads: int | None, engine: Path | None, 
         click.echo(json.dumps(networks, indent=2))
 
 
-@main.command()
+@main.command(
+    examples=[
+        "ars-bench generator --json",
+    ],
+)
 @click.option("--rounds", default=9, show_default=True, type=click.IntRange(3), help="Rounds that count.")
 @click.option("--n", default=20_000, show_default=True, type=click.IntRange(1), help="Draws that bound the share.")
-@click.option("--json", "as_json", is_flag=True, help="Print all times and ratios as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def generator(rounds: int, n: int, as_json: bool) -> None:
     """Time certification with a noise generator against isotropic noise."""
     from ars.bench.micro.overhead import GENERATOR, ISOTROPIC, time_generator
@@ -135,9 +153,13 @@ def generator(rounds: int, n: int, as_json: bool) -> None:
     _print_ratios(ratios, timings)
 
 
-@main.command()
+@main.command(
+    examples=[
+        "ars-bench cluster --workers 8",
+    ],
+)
 @click.option("--workers", default=4, show_default=True, type=click.IntRange(1), help="Workers, which sleep.")
-@click.option("--inputs", default=2000, show_default=True, type=click.IntRange(10), help="Inputs.")
+@click.option("--inputs", default=2000, show_default=True, type=click.IntRange(10), help="Inputs that they take.")
 @click.option("--seconds", default=0.05, show_default=True, type=float, help="How long a worker sleeps for each.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def cluster(workers: int, inputs: int, seconds: float, as_json: bool) -> None:

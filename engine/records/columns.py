@@ -18,6 +18,7 @@ from ars.engine.records.settings import Environment
 from ars.engine.statistics.certificate import ABSTAIN, Certificate, format_radius
 from ars.engine.statistics.looks import Look
 from ars.noise import Scope
+from ars.plain_json import parse_json
 
 __all__ = ["COLUMNS", "REPORTED", "SHOWN", "STORED", "Column", "read_row", "write_row"]
 
@@ -53,11 +54,11 @@ _count = _checked(int, lambda value: value >= 0)
 
 
 def _counts(text: Value) -> tuple[int, ...]:
-    return tuple(map(_count, json.loads(text)))
+    return tuple(map(_count, parse_json(text)))
 
 
 def _looks(text: Value) -> tuple[Look, ...]:
-    return tuple(Look(*map(_count, look)) for look in json.loads(text))
+    return tuple(Look(*map(_count, look)) for look in parse_json(text))
 
 
 KEY = Kind("INTEGER PRIMARY KEY", _count)

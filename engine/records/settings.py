@@ -20,6 +20,7 @@ from ars.engine.statistics.plan import Plan
 from ars.engine.statistics.stopping import Grid
 from ars.engine.statistics.target import Target
 from ars.noise import NoiseKind
+from ars.plain_json import parse_json
 
 __all__ = ["Difference", "Environment", "Origin", "RunHeader", "RunSettings", "Sampling", "differences"]
 
@@ -131,6 +132,10 @@ class Sampling:
     given_up: str | None = None
     """On a cluster: the inputs that were given up because workers died of them, like "17,203"."""
 
+    def __post_init__(self) -> None:
+        if not 0 <= (self.data_inputs or 0) < 2**63:
+            raise ValueError(f"no data has {self.data_inputs} inputs")
+
     @property
     def asked(self) -> list[int] | None:
         """The numbers of the inputs that were asked for; None if the store does not say."""
@@ -189,7 +194,7 @@ class Environment:
 
     @classmethod
     def from_row(cls, text: str) -> Self:
-        content = json.loads(text)
+        content = parse_json(text)
         if not isinstance(content, dict):
             raise ValueError("it is not an object")
         return _read(cls, content)

@@ -92,7 +92,7 @@ def falling_limits(monkeypatch, find):
 
 
 def test_what_excludes_a_lower_rate_excludes_each_rate_that_is_tested_after_it(monkeypatch):
-    """The proof in ladder.py rests on this. It needs the floor: without one, limits sometimes fall."""
+    """The proof in docs/adaptive-validity.md rests on this. It needs the floor: without one, limits sometimes fall."""
     assert falling_limits(monkeypatch, find_limits) == 0
     assert falling_limits(monkeypatch, lambda rate, n, alpha, floor: find_limits(rate, n, alpha)) > 0
 
