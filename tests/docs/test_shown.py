@@ -41,7 +41,7 @@ PARSED = {
     r"ars-bench gpu-report": "a GPU; tests/bench/test_gpu_report.py runs it on a simulated one",
     r"ars-train --dataset imagenet": "ImageNet",
     r".*--arch timm:": "timm, which is not installed",
-    r"ars-export (script.pt|program.pt2|mine.onnx|lite.onnx|digits.onnx)": (
+    r"ars-export (script.pt .*--sigma 0.5 |program.pt2|mine.onnx|lite.onnx|digits.onnx)": (
         "files of other programs; tests/test_what_works.py makes them and runs such commands"
     ),
     r"ars-engine certify --engine (digits|classifier)": "likewise",
@@ -112,8 +112,12 @@ def files(tmp_path_factory):
     (folder / "runs").mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        with ars.load("model.onnx", batch=16) as classifier:
-            ars.certify_run(classifier, ars.Inputs("images.npz", limit=4), ars.Plan(n=50), store="runs/made.sqlite")
+        with ars.load("model.onnx", batch=16, seed=1) as classifier:
+            inputs, adaptive = ars.Inputs("images.npz", limit=4), ars.Plan(n=50, question=ars.Grid((0.0, 0.25)))
+            ars.certify_run(classifier, inputs, ars.Plan(n=50), store="runs/fixed.sqlite")
+            ars.certify_run(classifier, inputs, adaptive, store="runs/adaptive.sqlite")
+    for number in (1, 2):
+        shutil.copy(folder / "runs" / "fixed.sqlite", folder / f"shard-{number}.sqlite")
     return folder
 
 
@@ -138,7 +142,8 @@ def names_of(page):
     from torch import nn
 
     torch.manual_seed(0)
-    network = nn.Sequential(nn.Conv2d(3, 4, 3, stride=4), nn.ReLU(), nn.Flatten(), nn.Linear(256, 10))
+    convolutions = nn.Conv2d(3, 4, 3, stride=4), nn.ReLU(), nn.Conv2d(4, 4, 3), nn.ReLU()
+    network = nn.Sequential(*convolutions, nn.Flatten(), nn.Linear(144, 10))
     images, labels = torch.rand(40, 3, 32, 32), torch.arange(40) % 10
     names = {"network": network, "model": network, "images": images, "image": images[0], "labels": labels}
     if page.name == "migrating.md":
@@ -148,11 +153,13 @@ def names_of(page):
 
 
 def run_python(code, names):
-    """Run it with few draws, on this machine, and with its own class in the place of the field's."""
-    code = re.sub(r"\bn=\d[\d_]*", "n=60", code).replace('ars.Cluster("auto")', 'ars.Cluster("local")')
-    code = re.sub(r"limit=\d+", "limit=2", code).replace('"test/"', '"images.npz"').replace("from core", "from ars")
-    with warnings.catch_warnings(action="ignore"):  # of torch's exporter
-        exec(compile(code, "page", "exec"), names)
+    """Run it with few draws, and with our own class in the place of the field's. What needs a cluster is compiled;
+    tests/engine/test_cluster.py runs such calls."""
+    code = re.sub(r"limit=\d+", "limit=2", re.sub(r"\bn=\d[\d_]*", "n=60", code)).replace("from core", "from ars")
+    compiled = compile(code, "page", "exec")
+    if "ars.Cluster(" not in code:
+        with warnings.catch_warnings(action="ignore"):  # of torch's exporter
+            exec(compiled, names)
 
 
 def short_form(command):
@@ -168,10 +175,12 @@ def run_command(command):
         assert run.returncode == 0, run.stderr
         return
     words = [found for word in words for found in (sorted(map(str, Path().glob(word))) if "*" in word else [word])]
-    if "--out" not in words:  # it reads stores that are made elsewhere
-        for store in re.findall(r"[\w.-]+\.sqlite", command):
-            if not Path(store).exists() and words[0] != "merge":
-                shutil.copy("runs/made.sqlite", store)
+    for store in map(Path, re.findall(r"[\w.-]+\.sqlite", command)):
+        if "--out" in words:  # not what an earlier command of the page has left
+            store.unlink(missing_ok=True)
+            store.with_name(f"{store.stem}.attack.jsonl").unlink(missing_ok=True)
+        elif not store.exists() and words[0] != "merge":  # it reads a store that is made elsewhere
+            shutil.copy("runs/adaptive.sqlite" if "adaptive" in store.name else "runs/fixed.sqlite", store)
     result = CliRunner().invoke(COMMANDS[name], words)
     if re.search(r"\.trt|cuda", command):  # they need a GPU, and say so where there is none
         assert result.exit_code in (0, 2), f"{command}\n{result.output}"

@@ -121,9 +121,10 @@ def refusing(folder, reason):
     return type("Refusing", (Worker,), {"open": open_worker})
 
 
-def as_its_node_says():
+def as_its_node_says(folder, kinds):
     """Workers of nodes that have another package, receive another model, or compute another noise, as the variable NODE
-    of a node says. What then refuses them is what would refuse them on such a computer."""
+    of a node says. What then refuses them is what would refuse them on such a computer. The others wait for all
+    kinds before they begin."""
 
     def open_worker(self):
         import dataclasses
@@ -140,9 +141,18 @@ def as_its_node_says():
             self._task = dataclasses.replace(self._task, files={"model.onnx": bytes(content)})
         elif kind == "noise":
             selftest._host_noise = lambda *given: noise(*given) * (1 + 2**-20)
-        return Worker.open(self)
+        opening = Worker.open(self)
+        if kind:
+            (Path(folder) / f"opened-{kind}").touch()
+        return opening
 
-    return type("AsItsNodeSays", (Worker,), {"open": open_worker})
+    def certify(self, inputs):
+        while not all((Path(folder) / f"opened-{kind}").exists() for kind in kinds):
+            time.sleep(0.1)
+        time.sleep(2 if inputs[-1].idx == 39 else 0)  # so that the driver has heard of all
+        return Worker.certify(self, inputs)
+
+    return type("AsItsNodeSays", (Worker,), {"open": open_worker, "certify": certify})
 
 
 def on_simulated_gpus():
