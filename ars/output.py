@@ -11,11 +11,20 @@ from typing import TextIO
 from ars.errors import ArgumentError, FileError
 from ars.temporaries import sync, temporary_file
 
-__all__ = ["is_stdout", "make_folder", "open_output", "refuse_inputs", "refuse_shared", "replacing"]
+__all__ = [
+    "SIDE_SUFFIXES",
+    "is_beside_store",
+    "is_stdout",
+    "make_folder",
+    "open_output",
+    "refuse_inputs",
+    "refuse_shared",
+    "replacing",
+]
 
 
-# What SQLite keeps beside a store: its latest commits among them.
-_SIDE_FILES = ("-wal", "-shm", "-journal")
+SIDE_SUFFIXES = ("-wal", "-shm", "-journal")
+"""What the names of the files end with that SQLite keeps beside a store: its latest commits are among them."""
 # What the data in a folder is made of. Other files in such a folder may be outputs of earlier commands.
 _DATA_SUFFIXES = (".png", ".jpg", ".jpeg", ".npz", ".npy", ".parquet", ".bin", ".gz", ".csv", ".zip", ".tar", "")
 
@@ -27,7 +36,7 @@ def refuse_inputs(output: Path, inputs: Iterable[Path | str]) -> None:
         return
     for given in inputs:
         whole = str(given) if os.path.exists(given) else str(given).rpartition(":")[0]
-        files = [str(given), whole, *(f"{given}{suffix}" for suffix in _SIDE_FILES)]
+        files = [str(given), whole, *(f"{given}{suffix}" for suffix in SIDE_SUFFIXES)]
         if any(_is_same(output, file) for file in files if file) or _is_data_of(output, whole):
             raise ArgumentError("output", output, f"it belongs to the input {given}; choose another one")
 
@@ -85,11 +94,26 @@ def replacing(path: Path) -> Iterator[Path]:
     """A file to write to, beside `path`. At the end it takes the place of `path`, whole and on the disk; after an error
     it is removed, and `path` is what it was before. If `path` is a link, the link stays and its target is replaced."""
     target = Path(os.path.realpath(path))
+    if is_beside_store(target) or _begins_like_store(target):
+        raise FileError(path, "it is a run store, or belongs to one", "choose another output, or remove it")
     with temporary_file(target) as partial:
         yield partial
         sync(partial)
         os.replace(partial, target)
         sync(target.parent)
+
+
+def is_beside_store(path: Path) -> bool:
+    """Whether this is a name that SQLite uses beside a store that is there: it takes such a file for its own."""
+    stores = (str(path).removesuffix(suffix) for suffix in SIDE_SUFFIXES if path.name.endswith(suffix))
+    return any(map(os.path.exists, stores))
+
+
+def _begins_like_store(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(15) == b"SQLite format 3"
 
 
 def make_folder(folder: Path, option: str) -> None:

@@ -17,6 +17,8 @@ from pathlib import Path, PurePosixPath
 from types import FrameType
 
 from ars.errors import ModelError
+from ars.plain_json import parse_json
+from ars.regular import check_regular
 from ars.temporaries import sync
 
 __all__ = ["finish_switch", "switch"]
@@ -56,7 +58,7 @@ def finish_switch(manifest: Path) -> None:
             _finish(manifest, journal)
         shutil.rmtree(journal, ignore_errors=True)  # the list may go first: without it, all files are in their places
         sync(manifest.parent)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         problem = f"an export of {manifest.name} was interrupted, and cannot be completed ({error})"
         raise ModelError(journal, problem, "make the folder writable, or remove it and export again") from error
 
@@ -64,24 +66,28 @@ def finish_switch(manifest: Path) -> None:
 def _finish(manifest: Path, journal: Path) -> None:
     from ars.external_data import hash_model
 
-    content = json.loads((journal / _LIST).read_text(encoding="utf-8"))
+    check_regular(journal / _LIST, ModelError)
+    content = parse_json((journal / _LIST).read_bytes())
     folder = manifest.parent
-    for name in map(_inside, content["move"]):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    for name in content["move"]:
+        source, target = _inside(folder, journal.name, name), _inside(folder, name)
+        target.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileNotFoundError):  # it is in its place already
-            os.replace(journal / name, folder / name)
+            os.replace(source, target)
     for name, sha256 in content["remove"].items():
-        path = folder / _inside(name)
+        path = _inside(folder, name)
         if path.is_file() and not path.is_symlink() and hash_model(path).sha256 == sha256:
             path.unlink(missing_ok=True)
     sync(folder)
 
 
-def _inside(name: str) -> str:
-    path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts or not path.parts:
-        raise ValueError(f"{name!r} is not inside its folder")
-    return name
+def _inside(folder: Path, *parts: str) -> Path:
+    """A place in a folder. Whoever made the folder could lead out of it by a name, or by links."""
+    path = PurePosixPath(*parts)
+    place = folder / path
+    if not path.name or ".." in path.parts or not place.parent.resolve().is_relative_to(folder.resolve()):
+        raise ValueError(f"{parts[-1]!r} is not inside its folder")
+    return place
 
 
 @contextmanager

@@ -70,6 +70,18 @@ def certify(*more: str) -> Callable[[Path, Path], list[str]]:
     ]
 
 
+def certify_shard(number: int) -> Callable[[Path, Path], list[str]]:
+    """A shard, which is only certified to be merged."""
+    return certify("--n", "300", "--shard", f"{number}/2", "--out", f"{number}.sqlite")
+
+
+def merge(folder: Path, prepared: Path) -> list[str]:
+    """A killed merge leaves either no store or the whole one, which is then read."""
+    if (folder / "run.sqlite").exists():
+        return ["ars-engine", "summary", "run.sqlite"]
+    return ["ars-engine", "merge", str(prepared / "1.sqlite"), str(prepared / "2.sqlite"), "-o", "run.sqlite"]
+
+
 def train(folder: Path, prepared: Path) -> list[str]:
     resume = ["--resume"] if (folder / "model.pt").exists() else []
     small = ["--limit", "60", "--epochs", "3", "--draws", "1", "--batch", "50", "--noise", "isotropic"]
@@ -93,6 +105,10 @@ def certificates(folder: Path) -> object:
     return [(one.idx, one.label, one.certificate, one.draws, one.input_sha256) for one in found]
 
 
+def nothing(folder: Path) -> object:
+    return None
+
+
 def weights(folder: Path) -> object:
     found = read_model_file(folder / "model.pt")[1]["weights"]
     return {name: tensor.numpy().tobytes() for name, tensor in found.items()}
@@ -108,11 +124,13 @@ def page(folder: Path) -> object:
     return re.sub(r"\d{4}-\d\d-\d\d[T ]?[\d:+.Z]*", "", (folder / "report.html").read_text(encoding="utf-8"))
 
 
+SHARDS = tuple(Command(f"shard {one}", certify_shard(one), nothing, (f"{one}.sqlite",)) for one in (1, 2))
 COMMANDS = (
     Command("certify, fixed n", certify("--n", "300"), certificates, ("run.sqlite",)),
     Command("certify, adaptive", certify("--n", "1000", "--stopping", "adaptive"), certificates, ("run.sqlite",)),
     Command("train", train, weights, ("model.pt", "model.metrics.jsonl")),
     Command("export", export, model_files, ("model.onnx", "model.noise.onnx", "model.json")),
+    Command("merge", merge, certificates, ("run.sqlite",)),
     Command("report", report, page, ("report.html",)),
 )
 
@@ -218,6 +236,8 @@ def attack(target: Target, home: Path, rng: random.Random) -> None:
 def campaign(home: Path, kills: int, seed: int) -> list[Target]:
     """The commands take turns until there were so many kills of each."""
     rng = random.Random(seed)
+    for command in SHARDS:
+        run_whole(command, home)
     targets = [run_whole(command, home) for command in COMMANDS]
     while left := [target for target in targets if target.kills < kills / len(COMMANDS)]:
         for target in left:

@@ -45,6 +45,9 @@ __all__ = [
 PIXELS = (0.0, 1.0)
 """The span of pixels."""
 
+MOST_INPUTS = 2**24
+"""The most inputs of a run. A store could claim any number, and their list would take all memory."""
+
 
 @dataclass(frozen=True)
 class Example:
@@ -203,18 +206,28 @@ def select(
     As in the field's certify.py, every `skip`-th input is kept, and only those before `end`. Of what is left, the first
     `start` are left out, and at most `limit` are kept. Of these, the shard "3/20" has the 3rd and every 20th after it.
     """
+    for name, value, least in (("start", start, 0), ("limit", limit, 1), ("skip", skip, 1), ("end", end, 1)):
+        if value is not None and value < least:
+            raise ArgumentError(name, value, f"it must be at least {least}")
     before = total if end is None else min(end, total)
+    chosen: Sequence[int]
     if only is None:
-        chosen = list(range(0, before, skip)[start:][:limit])
+        chosen = range(0, before, skip)[start:][:limit]
     else:
         parts = [range(part.start, min(part.stop, before), part.step) for part in parse_ranges(only, total)]
+        if sum(map(len, parts)) > MOST_INPUTS:
+            raise ArgumentError("only", only, f"a run has at most {MOST_INPUTS:,} inputs")
         chosen = [idx for idx in dict.fromkeys(itertools.chain(*parts)) if idx % skip == 0][start:][:limit]
     if not chosen:
         raise ArgumentError("start", start, f"none of the {total} inputs are left")
-    return chosen if shard is None else _take_shard(shard, chosen)
+    if shard is not None:
+        chosen = _take_shard(shard, chosen)
+    if len(chosen) > MOST_INPUTS:
+        raise ArgumentError("limit", len(chosen), f"a run has at most {MOST_INPUTS:,} inputs; divide them into shards")
+    return list(chosen)
 
 
-def _take_shard(shard: str, chosen: list[int]) -> list[int]:
+def _take_shard(shard: str, chosen: Sequence[int]) -> Sequence[int]:
     number, _, count = shard.partition("/")
     if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
         raise ArgumentError("shard", shard, "it must be like 3/20, from 1/20 to 20/20")

@@ -13,12 +13,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from ars.checks import check_types
+from ars.data.memory import check_memory
 from ars.engine.records.settings import RunSettings
-from ars.errors import FileError
+from ars.errors import FileError, one_line
+from ars.plain_json import parse_json
+from ars.regular import check_regular
 
 __all__ = ["AttackFile", "AttackSettings", "Attacked", "Success", "attack_path", "open_attack_file", "read_attacks"]
 
 FORMAT = 1
+_START = '{"run": {'
+"""What each file begins with. A file that ends before its first line does can only be ours if it begins so."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +118,7 @@ class AttackFile:
 @contextmanager
 def open_attack_file(path: Path, wanted: AttackSettings, *, any_seed: bool) -> Iterator[AttackFile]:
     """Open the file to go on with these settings, or begin it. With `any_seed`, an earlier seed is kept."""
+    check_regular(path)
     try:
         file = path.open("a+", encoding="utf-8")
     except OSError as error:
@@ -119,12 +126,15 @@ def open_attack_file(path: Path, wanted: AttackSettings, *, any_seed: bool) -> I
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError as error:
             raise FileError(path, "another process is writing it", "wait for it") from error
-        file.seek(0)
-        text = file.read()
-        whole = text[: text.rfind("\n") + 1]
+        except OSError as error:
+            problem = f"it cannot be locked ({error.strerror}), so a second writer could not be kept out"
+            raise FileError(path, problem, "attack a copy of the run store on a file system with locks") from error
+        text, whole = _read_text(path)
         if not whole:
+            if not (text.startswith(_START) or _START.startswith(text)):
+                raise _unreadable(path, "it does not begin like one")
             file.truncate(0)
             _write_line(file, dataclasses.asdict(wanted))
             yield AttackFile(file, wanted, ())
@@ -144,8 +154,7 @@ def read_attacks(store: Path, run: RunSettings) -> tuple[AttackSettings, tuple[A
     path = attack_path(store)
     if not path.exists():
         return None
-    text = path.read_text(encoding="utf-8")
-    settings, attacked = _read(path, text[: text.rfind("\n") + 1])
+    settings, attacked = _read(path, _read_text(path)[1])
     if settings.run != run.to_json():
         raise FileError(path, "it has attacks on another run", "move it away, or give the run that was attacked")
     return settings, attacked
@@ -157,19 +166,44 @@ def _write_line(file: TextIO, content: dict[str, Any]) -> None:
     os.fsync(file.fileno())
 
 
+def _read_text(path: Path) -> tuple[str, str]:
+    """What is in a file, and its complete lines."""
+    check_regular(path)
+    try:
+        check_memory(path, path.stat().st_size, error=FileError)
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise FileError(path, f"it cannot be read ({error.strerror})", "check the file") from error
+    except UnicodeDecodeError as error:
+        raise _unreadable(path, "it is not text") from error
+    return text, text[: text.rfind("\n") + 1]
+
+
 def _read(path: Path, text: str) -> tuple[AttackSettings, tuple[Attacked, ...]]:
     try:
-        first, *lines = [json.loads(line) for line in text.splitlines()]
+        first, *lines = [parse_json(line) for line in text.removesuffix("\n").split("\n")]
         if first.get("format") != FORMAT:
             raise ValueError(f"its format is {first.get('format')}, and this version reads {FORMAT}")
-        return AttackSettings(**first), tuple(_read_attacked(line) for line in lines)
+        settings = AttackSettings(**first)
+        check_types(settings)
+        if not (0 < settings.alpha < 1 and settings.reach > 0 and settings.n > 0):
+            raise ValueError("its settings are not possible")
+        return settings, tuple(_read_attacked(line) for line in lines)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        fix = "move it away and run `ars-bench attack` again"
-        raise FileError(path, f"it is not a file of attacks ({error})", fix) from error
+        raise _unreadable(path, one_line(error)) from error
 
 
 def _read_attacked(line: dict[str, Any]) -> Attacked:
     success = line.pop("success")
     if success is not None:
         success = Success(**success | {"counts": tuple(success["counts"])})
-    return Attacked(**line, success=success)
+    attacked = Attacked(**line, success=success)
+    check_types(attacked)
+    sizes = attacked.K, attacked.radius, attacked.limit, *(() if success is None else (success.measure, success.length))
+    if min(sizes) <= 0 or min(attacked.idx, attacked.predicted, attacked.tests, attacked.seconds) < 0:
+        raise ValueError(f"no attack on input {attacked.idx} can have these numbers")
+    return attacked
+
+
+def _unreadable(path: Path, problem: str) -> FileError:
+    return FileError(path, f"it is not a file of attacks ({problem})", "move it away and run `ars-bench attack` again")

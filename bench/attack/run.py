@@ -27,6 +27,7 @@ from ars.engine.statistics.certificate import ABSTAIN
 from ars.errors import ArsError, DataError, ModelError, StoreError
 from ars.external_data import hash_model
 from ars.noise import NoiseKind
+from ars.output import replacing
 from ars.train.smoothing import SmoothedModel
 
 __all__ = ["Effort", "attack_run", "evidence_path"]
@@ -112,7 +113,8 @@ def _attack_rest(
         x = read_input(source, record, store)
         attacked, perturbed = attack_input(record, x, classifier, gradients, kept.settings)
         if attacked.inside and not kept.settings.moves_maps and perturbed is not None:
-            np.save(evidence_path(store, record.idx), perturbed)
+            with replacing(evidence_path(store, record.idx)) as place, place.open("wb") as file:
+                np.save(file, perturbed)
         kept.write(attacked)
         done[record.idx] = attacked
         on_input(attacked)

@@ -7,6 +7,7 @@ from ars.bench.paper import published
 from ars.bench.report.runs import Run, certified_accuracy
 from ars.engine.statistics.certificate import format_radius
 from ars.noise import GAUSSIAN
+from ars.printable import printable
 
 __all__ = ["Attacked", "Certified", "Timed", "accuracy_table", "attack_table", "markdown_table", "runtime_table"]
 
@@ -200,4 +201,4 @@ def _at(theirs: Sequence[float], values: Sequence[object], radii: Sequence[float
 def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table in Markdown, without a line break at its end."""
     lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return "\n".join("| " + " | ".join(printable(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)

@@ -9,14 +9,20 @@ from ars.command_line import Command
 PATH = click.Path(path_type=Path)
 
 
-@click.command(cls=Command)
+@click.command(
+    cls=Command,
+    examples=[
+        "ars-bench report run.sqlite",
+        "ars-bench report runs/ -o site/",
+    ],
+)
 @click.argument("runs", nargs=-1, required=True, type=PATH)
-@click.option("-o", "--output", type=PATH, default="report.html", show_default=True, help="The page; - is stdout.")
 @click.option("--bench", multiple=True, type=PATH, help="A benchmark, from `ars-bench run --export-json`.")
 @click.option("--data", "data", multiple=True, help="The data of runs, if it has moved since.")
 @click.option("--noise", "noise", multiple=True, type=PATH, help="A run's noise generator or maps, if they have moved.")
 @click.option("--only", help='Show these inputs, like "3,17". Default: three of each run.')
 @click.option("--figures", type=PATH, help="Also write the figures here: SVG, PNG, PDF.")
+@click.option("-o", "--output", type=PATH, default="report.html", show_default=True, help="The page; - is stdout.")
 def report(
     runs: tuple[Path, ...],
     output: Path,
@@ -30,6 +36,7 @@ def report(
     runs, make a site: a page for each run, and an index that compares any two."""
     from ars.bench.report.site import write_site
     from ars.bench.report.write import write_report
+    from ars.engine.records.reopen import refuse_runs
     from ars.errors import ArgumentError
     from ars.output import open_output, refuse_inputs
 
@@ -40,7 +47,8 @@ def report(
         indexed = write_site(runs[0], site)
         click.echo(f"{site / 'index.html'}: {len(indexed)} runs; open it in a browser", err=True)
         return
-    refuse_inputs(output, [*runs, *bench, *data, *noise])
+    refuse_runs(output, runs)
+    refuse_inputs(output, [*bench, *data, *noise])
     with open_output(output) as page:
         written = write_report(runs, page, benches=bench, data=data, noise=noise, only=only, figures=figures)
     certificates = sum(run.summary.inputs for run in written)

@@ -18,8 +18,12 @@ from ars.engine.records.stored_run import Run
 from ars.engine.statistics.certificate import format_radius
 from ars.errors import FileError, StoreError
 from ars.output import make_folder, open_output
+from ars.printable import printable
 
 __all__ = ["write_site"]
+
+# File names have at most 255 bytes, and a character has up to four.
+LONGEST = 50
 
 
 def write_site(folder: Path, site: Path) -> list[Run]:
@@ -47,9 +51,14 @@ def _find_stores(folder: Path) -> list[Path]:
 
 
 def _name_pages(folder: Path, runs: Sequence[Run]) -> list[str]:
-    """A file name for each page: the path of the store in the folder, in one word."""
-    names = ["-".join(run.path.relative_to(folder).with_suffix("").parts) for run in runs]
-    return [f"{name if names.count(name) == 1 else f'{name}-{number}'}.run.html" for number, name in enumerate(names)]
+    """A file name for each page: the path of the store in the folder, in one word that no other page has."""
+    pages: list[str] = []
+    for run in runs:
+        name = "-".join(run.path.relative_to(folder).with_suffix("").parts)
+        name = printable(name).replace("\\", "_")[-LONGEST:]  # browsers take a backslash for a slash
+        same = (f"{name}{number}.run.html" for number in ("", *(f"-{again}" for again in range(2, len(runs) + 2))))
+        pages.append(next(page for page in same if page not in pages))
+    return pages
 
 
 def _render_index(folder: Path, runs: Sequence[Run], pages: Sequence[str]) -> str:

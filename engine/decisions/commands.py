@@ -12,12 +12,13 @@ from ars.engine.decisions.comparison import Comparison, compare_runs
 from ars.engine.decisions.overview import find_best, find_radii, overview
 from ars.engine.decisions.requirements import Requirement, check_run, write_junit
 from ars.engine.decisions.show import FORMATS, align
+from ars.engine.records.reopen import refuse_runs
 from ars.engine.records.stored_run import Run, name_runs, read_run
 from ars.engine.statistics.accuracy import LEVEL
 from ars.engine.statistics.stopping import Grid
 from ars.errors import ArgumentError
 from ars.noise import Scope
-from ars.output import open_output, refuse_inputs
+from ars.output import open_output
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -35,15 +36,28 @@ def _radii(text: str | None, runs: Sequence[Run]) -> tuple[float, ...]:
     return find_radii(runs) if text is None else Grid.parse(text).radii
 
 
-@click.command(cls=Command)
+@click.command(
+    cls=Command,
+    examples=[
+        "ars-engine summary run.sqlite",
+        "ars-engine summary runs/*.sqlite --format markdown -o table.md",
+    ],
+)
 @click.argument("runs", nargs=-1, required=True, type=FILE)
-@click.option("--format", "form", type=click.Choice(list(FORMATS)), default="text", show_default=True)
 @radii_option
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(list(FORMATS)),
+    default="text",
+    show_default=True,
+    help="The form of the table.",
+)
 @output_option
 def summary(runs: tuple[Path, ...], form: str, radii: str | None, output: Path) -> None:
     """Print certified accuracy by radius with its interval, and what else is known of each run; for runs of several
     sigmas also the best over sigma."""
-    refuse_inputs(output, runs)
+    refuse_runs(output, runs)
     found = _read(runs)
     at = _radii(radii, found)
     overviews = [overview(run, at) for run in found]
@@ -51,7 +65,12 @@ def summary(runs: tuple[Path, ...], form: str, radii: str | None, output: Path) 
         file.write(FORMATS[form](overviews, find_best(found, overviews)))
 
 
-@click.command(cls=Command)
+@click.command(
+    cls=Command,
+    examples=[
+        "ars-engine compare before.sqlite after.sqlite --radii 0.5,1",
+    ],
+)
 @click.argument("first", type=FILE)
 @click.argument("second", type=FILE)
 @radii_option
@@ -84,7 +103,12 @@ def _show(found: Comparison) -> str:
     return "\n".join([*lines, found.verdict])
 
 
-@click.command(cls=Command)
+@click.command(
+    cls=Command,
+    examples=[
+        "ars-engine check run.sqlite --require 0.5:0.60 --junit checks.xml",
+    ],
+)
 @click.argument("run", type=FILE)
 @click.option("--require", multiple=True, help="A radius and the least certified accuracy there, like 0.5:0.60.")
 @click.option("--require-scope", type=click.Choice([scope.value for scope in Scope]), help="The scope it must have.")
@@ -104,7 +128,7 @@ def check(
     if not requirements and require_scope is None:
         raise ArgumentError("require", "nothing", "give --require, like 0.5:0.60, or --require-scope")
     if junit is not None:
-        refuse_inputs(junit, [run])
+        refuse_runs(junit, [run])
     scope = None if require_scope is None else Scope(require_scope)
     checks, notes = check_run(read_run(run), requirements, scope, lower_bound=lower_bound)
     for one in checks:

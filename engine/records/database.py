@@ -18,6 +18,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from ars.errors import StoreError
+from ars.output import SIDE_SUFFIXES
 from ars.regular import check_regular
 
 __all__ = ["check_schema", "check_structure", "guard", "lock", "open_to_read", "open_to_write", "unlock"]
@@ -65,7 +66,7 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
 @contextmanager
 def _readable(path: Path) -> Iterator[tuple[Path, str]]:
     """Where SQLite can read all that was committed to the store, and how it must open it there."""
-    log, memory, journal = (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-journal"))
+    log, memory, journal = (path.with_name(path.name + suffix) for suffix in SIDE_SUFFIXES)
     writable = os.access(path.parent, os.W_OK)
     room = not (writable and _is_full(path.parent))
     # In a read-only folder, SQLite can use both files of a WAL without writing to them.
@@ -115,6 +116,9 @@ def lock(path: Path) -> int:
     """Lock a store, which is made if it does not exist, until `unlock` or the end of the process, however it ends.
     SQLite's own locks are of another kind (fcntl)."""
     check_regular(path, StoreError)
+    if path.name.endswith(SIDE_SUFFIXES):
+        problem = "a store of this name would be taken for what SQLite keeps beside another one"
+        raise StoreError(path, problem, "choose a name that ends otherwise")
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o644)
     except OSError as error:

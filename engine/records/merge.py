@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +9,8 @@ from ars.engine.records.record import Record
 from ars.engine.records.settings import CHOICE, RunHeader, Sampling, differences
 from ars.engine.records.store import Store, read_header, read_records
 from ars.errors import StoreError
+from ars.output import SIDE_SUFFIXES, refuse_inputs
+from ars.temporaries import sync, temporary_folder
 
 __all__ = ["merge_runs"]
 
@@ -24,8 +25,13 @@ def merge_runs(stores: Sequence[str | Path], output: str | Path) -> int:
     differs, and nothing is written.
     """
     paths, output = [Path(store) for store in stores], Path(output)
-    if output.exists():
-        raise StoreError(output, "it exists already", "choose another name for the merged store, or remove it")
+    # SQLite would take the latest commits of an older store of that name for those of the merged one.
+    for file in (output, *(output.with_name(output.name + suffix) for suffix in SIDE_SUFFIXES)):
+        if os.path.lexists(file):
+            raise StoreError(file, "it exists already", "choose another name for the merged store, or remove it")
+    refuse_inputs(output, paths)
+    if output.name.endswith(SIDE_SUFFIXES):
+        raise StoreError(output, "its name is like that of what SQLite keeps beside a store", "choose another name")
     if not output.parent.is_dir():
         raise StoreError(output, "it cannot be written (there is no such folder)", "choose another name")
     headers = [read_header(path) for path in paths]
@@ -42,11 +48,18 @@ def merge_runs(stores: Sequence[str | Path], output: str | Path) -> int:
                 found[record.idx] = record, path
     origin = dataclasses.replace(headers[0].origin, store_folder=str(output.parent.absolute()))
     merged = dataclasses.replace(headers[0], origin=origin, sampling=_join([header.sampling for header in headers]))
-    with tempfile.TemporaryDirectory(prefix=".ars-", dir=output.parent) as folder:
-        place = Path(folder, output.name)
-        with Store(place, merged) as store:
-            store.add(*(record for _, (record, _) in sorted(found.items())))
-        os.replace(place, output)
+    try:
+        with temporary_folder(output.parent, f".{output.name[:48]}.") as folder:
+            place = folder / "merged.sqlite"
+            with Store(place, merged) as store:
+                store.add(*(record for _, (record, _) in sorted(found.items())))
+            sync(place)
+            os.replace(place, output)
+            sync(output.parent)
+    except OSError as error:
+        raise StoreError(output, f"it cannot be written ({error.strerror})", "choose another name") from error
+    except StoreError as error:
+        raise StoreError(output, error.problem, "make room, or choose another name") from error
     return len(found)
 
 

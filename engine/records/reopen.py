@@ -21,9 +21,11 @@ from ars.engine.noise_maps import Isotropic, Maps, NoiseMaps, open_generator
 from ars.engine.records.inputs import content_sha256
 from ars.engine.records.record import Record
 from ars.engine.records.settings import RunHeader, RunSettings
+from ars.engine.records.store import read_header
 from ars.engine.smoothed import SmoothedClassifier, load
 from ars.errors import ArsError, ModelError, StoreError
 from ars.external_data import hash_model
+from ars.output import refuse_inputs
 
 __all__ = [
     "check_near",
@@ -32,6 +34,7 @@ __all__ = [
     "find_noise",
     "load_as_run",
     "read_input",
+    "refuse_runs",
     "reopen_data",
     "reopen_noise",
 ]
@@ -67,6 +70,18 @@ def check_near(store: Path, place: str | None, fix: str) -> str | None:
         problem = f"it names {place}, which is neither in its folder nor in the working folder"
         raise StoreError(store, problem, fix)
     return place
+
+
+def refuse_runs(output: Path, stores: Iterable[Path]) -> None:
+    """Reject an output that would overwrite a run store, or the model, the noise or the data of its run."""
+    refuse_inputs(output, stores)
+    for store in stores:
+        header = read_header(store)
+        origin = header.origin
+        named = [
+            name for name in (origin.engine_file, origin.noise_file, origin.data_source, origin.classes_file) if name
+        ]
+        refuse_inputs(output, [place for name in named for place in likely_places(header, store, name)])
 
 
 def find_file(header: RunHeader, store: Path, given: str | None, sha256: str | None) -> Path | None:

@@ -20,6 +20,7 @@ from ars.engine.statistics.plan import Plan
 from ars.engine.statistics.stopping import Grid
 from ars.engine.statistics.target import Target
 from ars.noise import NoiseKind
+from ars.plain_json import parse_json
 
 __all__ = ["Difference", "Environment", "Origin", "RunHeader", "RunSettings", "Sampling", "differences"]
 
@@ -103,6 +104,11 @@ class Origin:
     store_folder: str | None = None
     """The absolute path of the folder that the store was made in, so that files can be found relative to the store."""
 
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, str) and "\0" in value:
+                raise ValueError(f"its {name} is {value!r}")
+
     def to_json(self) -> dict[str, object]:
         return dataclasses.asdict(self)
 
@@ -130,6 +136,10 @@ class Sampling:
     """With a target: how many inputs, in that order, the last look was at."""
     given_up: str | None = None
     """On a cluster: the inputs that were given up because workers died of them, like "17,203"."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= (self.data_inputs or 0) < 2**63:
+            raise ValueError(f"no data has {self.data_inputs} inputs")
 
     @property
     def asked(self) -> list[int] | None:
@@ -189,7 +199,7 @@ class Environment:
 
     @classmethod
     def from_row(cls, text: str) -> Self:
-        content = json.loads(text)
+        content = parse_json(text)
         if not isinstance(content, dict):
             raise ValueError("it is not an object")
         return _read(cls, content)

@@ -86,6 +86,18 @@ def test_an_output_that_belongs_to_a_store_is_refused(tmp_path, monkeypatch, out
     refuse_inputs(Path("k.tsv"), [Path("k.sqlite")])
 
 
+@pytest.mark.parametrize("output", ["k.sqlite", "k.sqlite-wal", "k.sqlite-journal", "link"])
+def test_no_store_is_overwritten_by_a_command_that_does_not_read_it(tmp_path, monkeypatch, output):
+    """`ars-bench sweep --folder . -o k.sqlite` replaced the certificates by its table."""
+    monkeypatch.chdir(tmp_path)
+    Path("k.sqlite").write_bytes(b"SQLite format 3\0 and so on")
+    Path("link").symlink_to("k.sqlite")
+    with pytest.raises(FileError, match=rf"{output}: it is a run store, or belongs to one; choose another output"):
+        write(Path(output))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["k.sqlite", "link"]
+    write(Path("other-wal"))
+
+
 def test_an_output_among_the_data_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("images", "cat").mkdir(parents=True)

@@ -19,7 +19,7 @@ from PIL import Image
 
 from ars.data import ImageSize, memory, open_data, parse_ranges, select
 from ars.data.pixels import to_pixels
-from ars.errors import DataError, ModelError
+from ars.errors import ArgumentError, DataError, ModelError
 from ars.manifest import Manifest
 from ars.train.weights import read_torch_file
 
@@ -233,6 +233,9 @@ def test_ranges_of_inputs_are_not_written_out():
     assert parse_ranges("0-4294967295", 2**32) == [range(2**32)]
     assert select(2**32, only="0-4294967295/1", end=3) == [0, 1, 2]
     assert select(2**40, limit=2) == [0, 1]
+    for more in ({}, {"only": "0-1099511627775"}, {"shard": "1/3"}):
+        with pytest.raises(ArgumentError, match="a run has at most 16,777,216 inputs"):
+            select(2**40, **more)
 
 
 MANIFEST = {

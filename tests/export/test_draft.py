@@ -1,6 +1,7 @@
 """The files under way: all or nothing, and never a mix of two models."""
 
 import dataclasses
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -255,4 +256,44 @@ def test_an_interrupted_export_in_a_folder_that_cannot_be_written_is_one_sentenc
     (tmp_path / ".m.json.journal").mkdir()
     (tmp_path / ".m.json.journal" / "journal.json").write_text('{"move": ["../m.onnx"], "remove": {}}')
     with pytest.raises(ModelError, match=r"an export of m.json was interrupted, and cannot be completed"):
+        manifest_beside(tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize("link", [".m.json.journal/out", "out"])
+def test_an_interrupted_export_of_somebody_else_moves_nothing_out_of_its_folder_or_into_it(tmp_path, link):
+    """Who reads the manifest completes the export, so a folder from elsewhere could say what is moved."""
+    folder, journal = tmp_path / "folder", tmp_path / "folder" / ".m.json.journal"
+    export(folder, FIRST)
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "kept").write_text("mine")
+    (journal / "out").mkdir(parents=True)
+    (journal / "out" / "kept").write_text("theirs")
+    if link == "out":
+        (folder / link).symlink_to(tmp_path / "home")
+    else:
+        (journal / "out" / "kept").unlink()
+        (journal / "out").rmdir()
+        (folder / link).symlink_to(tmp_path / "home")
+    (journal / "journal.json").write_text('{"move": ["out/kept"], "remove": {}}')
+    with pytest.raises(ModelError, match=r"cannot be completed \('out/kept' is not inside its folder\)"):
+        manifest_beside(folder / "m.onnx")
+    assert (tmp_path / "home" / "kept").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "content", ["[" * 100_000, '{"move": [3], "remove": {}}', "[]", '{"move": []}', "{", '{"a": NaN}']
+)
+def test_a_damaged_journal_is_one_sentence(tmp_path, content):
+    export(tmp_path, FIRST)
+    (tmp_path / ".m.json.journal").mkdir()
+    (tmp_path / ".m.json.journal" / "journal.json").write_text(content)
+    with pytest.raises(ModelError, match=r"an export of m.json was interrupted, and cannot be completed"):
+        manifest_beside(tmp_path / "m.onnx")
+
+
+def test_a_journal_that_is_a_pipe_does_not_hang(tmp_path):
+    export(tmp_path, FIRST)
+    (tmp_path / ".m.json.journal").mkdir()
+    os.mkfifo(tmp_path / ".m.json.journal" / "journal.json")
+    with pytest.raises(ModelError, match="it is not a regular file"):
         manifest_beside(tmp_path / "m.onnx")

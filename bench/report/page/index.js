@@ -3,7 +3,7 @@ const DATA = JSON.parse(byId("data").textContent);
 const boxes = DATA.runs.map((run) => element("input", { type: "checkbox", "aria-label": `compare ${run.name}`, onchange: () => choose() }));
 
 // What is decided with comes first, and what the runs were made of last. Columns of words stand to the left.
-const columns = [["compare", boxes], ["run", DATA.runs.map((run) => element("a", { href: run.page }, run.name))], ["σ", DATA.runs.map((run) => run.sigma)],
+const columns = [["compare", boxes], ["run", DATA.runs.map((run) => element("a", { href: `./${encodeURIComponent(run.page)}` }, run.name))], ["σ", DATA.runs.map((run) => run.sigma)],
   ["scope", DATA.runs.map((run) => run.scope), "left"],
   ...DATA.radii.map((radius, i) => ["at " + radius, DATA.runs.map((run) => [run.shares[i] || "–", element("small", {}, run.intervals[i] || "")])]),
   ["ACR", DATA.runs.map((run) => run.acr)],

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from ars.bench import cli
 from ars.bench.paper import published
 from ars.bench.paper import write as paper_write
-from ars.bench.paper.tables import Certified, accuracy_table
+from ars.bench.paper.tables import Certified, accuracy_table, markdown_table
 from ars.bench.report.runs import read_runs
 from ars.export.cli import main as export
 from ars.noise import NoiseKind
@@ -220,3 +220,8 @@ def test_the_tables_never_overwrite_what_they_are_made_of(folder, runs):
     refused(paper(folder / "plain.onnx", "--data", data, "-o", data), "it belongs to the input")
     assert data.read_bytes() == before
     assert len(read_runs(runs)[0].records) == 60
+
+
+def test_names_from_a_store_reach_the_terminal_as_escapes():
+    """The name of a run's data is whatever its store says."""
+    assert markdown_table(["a"], [["x\n\x1b[2J|"]]).splitlines()[2:] == ["| x\\n\\x1b[2J\\| |"]

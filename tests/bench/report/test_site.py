@@ -1,6 +1,8 @@
 """A folder of runs becomes a site with an index: searchable, accessible, and with the comparison of any two."""
 
+import os
 import shutil
+from urllib.parse import unquote
 
 import pytest
 from click.testing import CliRunner
@@ -40,6 +42,26 @@ def test_a_folder_is_given_alone_and_has_runs(site, run_folder, tmp_path):
     refused(report(site.parent, run_folder / "isotropic.sqlite"), "a folder of runs is given alone")
 
 
+def test_no_page_takes_the_place_of_another_whatever_the_stores_are_called(run_folder, tmp_path):
+    """a/b, a-b and a-b-0 were two pages."""
+    folder = tmp_path / "runs"
+    (folder / "a").mkdir(parents=True)
+    odd = os.fsdecode(b"\xff\n\\x")
+    for name in ("a/b", "a-b", "a-b-0", "a-b-2", odd, "long" * 60):
+        shutil.copy(run_folder / "isotropic.sqlite", folder / f"{name}.sqlite")
+    result = report(folder, "-o", tmp_path / "site")
+    assert result.exit_code == 0, result.output
+    pages = sorted(path.name for path in (tmp_path / "site").iterdir())
+    assert len(pages) == 7
+    assert [page for page in pages if page.startswith("a-b")] == [
+        "a-b-0.run.html",
+        "a-b-2.run.html",
+        "a-b-3.run.html",
+        "a-b.run.html",
+    ]
+    assert all(page.isprintable() and "\\" not in page for page in pages)
+
+
 @needs_browser
 @pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (360, "dark")])
 def test_the_index_is_searched_compares_two_and_has_no_violation(browser, site, width, scheme):
@@ -61,3 +83,18 @@ def test_the_index_is_searched_compares_two_and_has_no_violation(browser, site, 
     browser.get("about:blank")
     browser.get((site / "index.html").as_uri() + "#1,2")
     wait_for(browser, "return document.querySelectorAll('#compare tbody tr').length > 1")
+
+
+@needs_browser
+def test_links_lead_to_the_pages_of_stores_with_odd_names(browser, run_folder, tmp_path):
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    names = ["a #1?", "javascript:alert(1)"]
+    for name in names:
+        shutil.copy(run_folder / "isotropic.sqlite", folder / f"{name}.sqlite")
+    assert report(folder, "-o", tmp_path / "site").exit_code == 0
+    browser.get((tmp_path / "site" / "index.html").as_uri())
+    links = browser.execute_script(
+        "return [...document.querySelectorAll('table a')].map(a => new URL(a.href).pathname)"
+    )
+    assert [unquote(link) for link in links] == [f"{tmp_path}/site/{name}.run.html" for name in names]

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from support.engine_runs import certify, refused
 from support.stores import HEADER, forge, forged, open_store, record
 
+from ars.bench.cli import main as bench
 from ars.engine.cli import main
 from ars.engine.records.store import read_header, read_records, stored_settings
 from ars.errors import StoreError
@@ -77,6 +78,14 @@ def test_a_full_file_system_does_not_stop_the_writer_from_reading(tmp_path, monk
         monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bavail=3, f_frsize=1024))
         assert len(list(read_records(path))) == 1
         store.add(record(1))
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal"])
+def test_a_store_is_not_named_like_what_sqlite_keeps_beside_another(path, suffix):
+    """Whoever opens the other one next has SQLite remove it, or read it as a log."""
+    with pytest.raises(StoreError, match="choose a name that ends otherwise"):
+        open_store(path.with_name(path.name + suffix))
+    assert sorted(file.name for file in path.parent.iterdir()) == [path.name]
 
 
 TRIGGER = "CREATE TRIGGER t AFTER INSERT ON certificates BEGIN UPDATE certificates SET radius = 99.0; END"
@@ -311,3 +320,49 @@ def test_names_in_tables_are_one_cell_and_no_formula(tmp_path):
         assert "\x1b" not in text
         assert "'=cmd|" in text
         assert "a\\n\\x1b[2Jb.png" in text
+
+
+@pytest.mark.parametrize("output", ["model.onnx", "data.npz", "./data.npz"])
+@pytest.mark.parametrize("command", [["ars-engine", "results"], ["ars-engine", "summary"], ["ars-bench", "report"]])
+def test_the_model_and_the_data_of_a_run_are_not_overwritten(files, command, output):
+    certify("--limit", "2")
+    before = (files / output).read_bytes()
+    use = {"ars-engine": main, "ars-bench": bench}[command[0]]
+    refused(CliRunner().invoke(use, [command[1], "run.sqlite", "-o", output]), "it belongs to the input")
+    assert (files / output).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("data_inputs", 2**64 - 1, "no data has 18446744073709551615 inputs"),
+        ("data_inputs", 2**62, "at most 16,777,216 inputs"),
+        ("data_inputs", 2**25, "at most 16,777,216 inputs"),
+        ("data_inputs", -5, "no data has -5 inputs"),
+        ("skip", 0, "skip = 0"),
+        ("engine_file", "a\0b", r"its engine_file is 'a\x00b'"),
+        ("start", -9, "start = -9"),
+        ("limit", 0, "limit = 0"),
+    ],
+)
+def test_a_store_that_asks_for_impossible_inputs_or_files_is_refused_and_does_not_hang(path, name, value, problem):
+    with forged(path) as database:
+        (text,) = database.execute("SELECT environment FROM run").fetchone()
+        content = json.loads(text) | {"data_inputs": 40} | {name: value}
+        database.execute("UPDATE run SET environment = ?", (json.dumps(content),))
+    refused(CliRunner().invoke(main, ["summary", str(path)]), problem)
+
+
+@pytest.mark.parametrize(("column", "value"), [("radius", 1e308), ("K", 1e308), ("seconds", 1e300)])
+def test_numbers_that_no_certificate_has_are_refused_before_they_are_calculated_with(path, column, value):
+    """`report` and `results` failed on them."""
+    forge(path, f"UPDATE certificates SET {column} = ?", value)
+    refused(CliRunner().invoke(main, ["results", str(path)]), "it is damaged")
+
+
+@pytest.mark.parametrize("column", ["counts", "looks", "environment"])
+@pytest.mark.parametrize("value", ["[" * 100_000, "[1e999]", '{"runner": 1e999}', "3", '"\\ud800"'])
+def test_damaged_json_of_a_row_is_one_sentence(path, column, value):
+    forge(path, f"UPDATE certificates SET {column} = ?", value)
+    with pytest.raises(StoreError, match="it is damaged"):
+        list(read_records(path))

@@ -1,7 +1,13 @@
 """Shards: each certifies a fair share of the inputs into a store of its own, and merged they equal one run."""
 
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -157,6 +163,16 @@ def test_a_target_and_an_existing_output_are_refused():
     refused(merge("run.sqlite", output="no/merged.sqlite"), "there is no such folder")
 
 
+def test_an_output_that_cannot_be_written_is_named(monkeypatch):
+    certify_shard(1, 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bavail=3, f_frsize=1024))
+        refused(merge("1.sqlite", output="full.sqlite"), "full.sqlite: it cannot be written (no space left")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError(30, "Read-only file system")))
+        refused(merge("1.sqlite", output="full.sqlite"), "full.sqlite: it cannot be written (Read-only file system)")
+
+
 def test_a_row_says_where_and_how_it_was_made():
     certify("--limit", "1")
     (one,) = ars.read_records("run.sqlite")
@@ -164,3 +180,47 @@ def test_a_row_says_where_and_how_it_was_made():
     assert one.made_by == header.environment
     assert all((one.made_by.node, one.made_by.instructions, one.made_by.batch == 64))
     assert replace(one, made_by=None) != one
+
+
+def test_a_killed_merge_leaves_nothing_after_the_next_one():
+    for number in (1, 2):
+        certify_shard(number, 2)
+    before = sorted(os.listdir())
+    killed = "import os; os.replace = lambda *_: os.kill(os.getpid(), 9); from ars import merge_runs; merge_runs"
+    done = subprocess.run([sys.executable, "-c", f"{killed}(['1.sqlite', '2.sqlite'], 'merged.sqlite')"], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert sorted(os.listdir()) != before, "it was killed before it had written anything"
+    assert merge("1.sqlite", "2.sqlite").exit_code == 0
+    assert sorted(os.listdir()) == sorted([*before, "merged.sqlite"])
+
+
+def test_commits_of_an_older_store_do_not_get_into_a_merged_one():
+    """SQLite replays a log of that name, whichever store it belonged to."""
+    for number in (1, 2):
+        certify_shard(number, 2)
+    older = sqlite3.connect("merged.sqlite")
+    older.executescript("PRAGMA journal_mode = WAL; CREATE TABLE other (x)")
+    Path("kept").write_bytes(Path("merged.sqlite-wal").read_bytes())
+    older.close()
+    Path("merged.sqlite").unlink()
+    Path("kept").rename("merged.sqlite-wal")
+    refused(merge("1.sqlite", "2.sqlite"), "merged.sqlite-wal: it exists already")
+    assert Path("merged.sqlite-wal").exists()
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal"])
+def test_a_store_is_not_merged_into_what_sqlite_keeps_beside_another(suffix):
+    """SQLite would take it for a log, and remove it."""
+    certify_shard(1, 2)
+    refused(merge("1.sqlite", output=f"1.sqlite{suffix}"), "it belongs to the input 1.sqlite")
+
+
+def test_an_audit_of_a_run_of_many_computers_names_one_and_counts_the_others():
+    certify("--limit", "12")
+    header, found = read_header(Path("run.sqlite")), list(ars.read_records("run.sqlite"))
+    with Store(Path("many.sqlite"), header) as store:
+        store.add(*(replace(one, made_by=replace(one.made_by, node=f"node-{one.idx % 4}")) for one in found))
+    audit = CliRunner().invoke(main, ["audit", "many.sqlite"])
+    assert audit.exit_code == 0, audit.output
+    assert "different environment: node: the run's is node-0 (and 3 others), and here it is" in audit.stdout
+    assert audit.stdout.count("different environment") == 1
