@@ -5,16 +5,35 @@ import errno
 import os
 import tempfile
 import traceback
+from collections.abc import Sequence
+from typing import Any
 
 import click
 
-from ars.distribution import VERSION
+from ars.distribution import VERSION, list_versions
 from ars.errors import ArsError, one_line
 from ars.printable import printable
 
 __all__ = ["Command", "Group", "version_option"]
 
-version_option = click.version_option(VERSION)
+
+def _say_versions(context: click.Context, parameter: click.Parameter, asked: bool) -> None:
+    if not asked or context.resilient_parsing:
+        return
+    click.echo(f"{context.info_name}, version {VERSION}")
+    for name, version in list_versions():
+        click.echo(f"{name:<16} {version}")
+    context.exit()
+
+
+version_option = click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_say_versions,
+    help="Show the versions of ARS and of what it runs on, and exit.",
+)
 
 BUG = 70
 """The exit status that sysexits.h has for an internal error."""
@@ -26,8 +45,21 @@ _READ = ("engine", "model", "dataset", "data", "store", "run", "runs", "file")
 _WRITTEN = ("output", "out")
 
 
-class Command(click.Command):
-    """A click command that shows no traceback, except for bugs if the environment variable ARS_TRACEBACK is set."""
+class _Examples(click.Command):
+    """A click command whose help ends with examples, one command line each."""
+
+    def __init__(self, *arguments: Any, examples: Sequence[str] = (), **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.examples = tuple(examples)
+
+    def format_epilog(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Examples"):
+            for example in self.examples:
+                formatter.write(f"{'':>{formatter.current_indent}}{example}\n")
+
+
+class Command(_Examples):
+    """A command that shows no traceback, except for bugs if the environment variable ARS_TRACEBACK is set."""
 
     def invoke(self, context: click.Context) -> object:
         try:
@@ -55,7 +87,7 @@ class Command(click.Command):
         return context.exit(status)
 
 
-class Group(click.Group):
+class Group(_Examples, click.Group):
     """A group of such commands."""
 
     command_class = Command

@@ -38,7 +38,12 @@ class Proved:
     """The certified accuracy that adaptive stopping loses at the radius where it loses most."""
 
 
-@click.command(cls=Command)
+@click.command(
+    cls=Command,
+    examples=[
+        "ars-bench bounds run.sqlite --n 10000",
+    ],
+)
 @click.argument("stores", nargs=-1, required=True, type=FILE)
 @click.option("--n", type=click.IntRange(1, MAX_N), help="The number of votes of each input. Default: all that it has.")
 def bounds(stores: tuple[Path, ...], n: int | None) -> None:

@@ -25,7 +25,13 @@ from ars.bench.timing import Ratio, Timings
 from ars.command_line import Group, version_option
 
 
-@click.group(cls=Group)
+@click.group(
+    cls=Group,
+    examples=[
+        "ars-bench run --engine model.onnx --data test.npz",
+        "ars-bench report run.sqlite",
+    ],
+)
 @version_option
 def main() -> None:
     """Measure ARS on this machine, against what people use now."""
@@ -43,13 +49,17 @@ main.add_command(sweep)
 main.add_command(attack)
 
 
-@main.command()
+@main.command(
+    examples=[
+        "ars-bench sampler",
+    ],
+)
 @click.option(
     "--dimensions", default=3072, show_default=True, type=click.IntRange(1, 2**24), help="Values in an input."
 )
 @click.option("--batch", default=1000, show_default=True, type=click.IntRange(1), help="Noisy copies at a time.")
 @click.option("--rounds", default=20, show_default=True, type=click.IntRange(3), help="Rounds that count.")
-@click.option("--json", "as_json", is_flag=True, help="Print all times and ratios as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def sampler(dimensions: int, batch: int, rounds: int, as_json: bool) -> None:
     """Time the native sampler, by noise streams 2 and 1, against noisy copies made with PyTorch and with numpy."""
     from ars.bench.micro.sampler import NUMPY, ONE_THREAD, STREAM_1, TORCH, TWO_THREADS, time_samplers
@@ -70,7 +80,11 @@ def sampler(dimensions: int, batch: int, rounds: int, as_json: bool) -> None:
 BATCHES = 16
 
 
-@main.command()
+@main.command(
+    examples=[
+        "ars-bench overhead --rounds 20",
+    ],
+)
 @click.option("--rounds", default=9, show_default=True, type=click.IntRange(3), help="Rounds that count.")
 @click.option("--batch", default=128, show_default=True, type=click.IntRange(1), help="Draws in a batch.")
 @click.option("--threads", type=click.IntRange(1), help="Cores to use. Default: all.")
@@ -79,7 +93,7 @@ BATCHES = 16
     type=click.Path(dir_okay=False, path_type=Path),
     help="Time the noise streams with this classifier instead.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print all times and ratios as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def overhead(rounds: int, batch: int, threads: int | None, engine: Path | None, as_json: bool) -> None:
     """Time the engine against bare session.run loops on a prepared batch, and one noise stream against the other."""
     from ars.bench.micro.overhead import BARE, BARE_LANES, ENGINE, STREAM_1, time_overhead, time_streams
@@ -112,10 +126,14 @@ def overhead(rounds: int, batch: int, threads: int | None, engine: Path | None, 
         click.echo(json.dumps(networks, indent=2))
 
 
-@main.command()
+@main.command(
+    examples=[
+        "ars-bench generator --json",
+    ],
+)
 @click.option("--rounds", default=9, show_default=True, type=click.IntRange(3), help="Rounds that count.")
 @click.option("--n", default=20_000, show_default=True, type=click.IntRange(1), help="Draws that bound the share.")
-@click.option("--json", "as_json", is_flag=True, help="Print all times and ratios as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def generator(rounds: int, n: int, as_json: bool) -> None:
     """Time certification with a noise generator against isotropic noise."""
     from ars.bench.micro.overhead import GENERATOR, ISOTROPIC, time_generator
@@ -135,9 +153,13 @@ def generator(rounds: int, n: int, as_json: bool) -> None:
     _print_ratios(ratios, timings)
 
 
-@main.command()
+@main.command(
+    examples=[
+        "ars-bench cluster --workers 8",
+    ],
+)
 @click.option("--workers", default=4, show_default=True, type=click.IntRange(1), help="Workers, which sleep.")
-@click.option("--inputs", default=2000, show_default=True, type=click.IntRange(10), help="Inputs.")
+@click.option("--inputs", default=2000, show_default=True, type=click.IntRange(10), help="Inputs that they take.")
 @click.option("--seconds", default=0.05, show_default=True, type=float, help="How long a worker sleeps for each.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def cluster(workers: int, inputs: int, seconds: float, as_json: bool) -> None:
@@ -154,6 +176,27 @@ def cluster(workers: int, inputs: int, seconds: float, as_json: bool) -> None:
     click.echo(f"the driver spent {found.driver_seconds * 1e3:.2f} ms of processor time on a certificate")
     shared = "" if found.store_growth is None else f", and Ray's shared memory by {found.store_growth / 2**20:.1f} MiB"
     click.echo(f"in the last four fifths of the run, the driver grew by {found.memory_growth / 2**20:.1f} MiB{shared}")
+
+
+@main.command()
+@click.option("--inputs", default=40, show_default=True, type=click.IntRange(4), help="Inputs in a run.")
+@click.option("--n", default=20_000, show_default=True, type=click.IntRange(1), help="Draws that bound the share.")
+@click.option("--rounds", default=5, show_default=True, type=click.IntRange(1), help="Rounds that count.")
+@click.option("--json", "as_json", is_flag=True, help="Print all times and ratios as JSON.")
+def workers(inputs: int, n: int, rounds: int, as_json: bool) -> None:
+    """Time two workers of a Ray cluster, each with one core, against one process with two threads."""
+    from ars.bench.micro.workers import CLUSTER, PROCESS, time_workers
+
+    cost = time_workers(inputs, n, rounds)
+    found = {"time": cost.wall, "processor time": cost.processor}
+    ratios = {name: [(CLUSTER, PROCESS, timings.ratio(CLUSTER, PROCESS))] for name, timings in found.items()}
+    if as_json:
+        click.echo(json.dumps({name: _report(timings, ratios[name]) for name, timings in found.items()}, indent=2))
+        return
+    for name, timings in found.items():
+        rows = {label: 1e6 * np.array(seconds) for label, seconds in timings.seconds.items()}
+        _print_table(f"small_cnn, {inputs} inputs, n = {n}: {name}", "µs a draw", rows)
+        _print_ratios(ratios[name], timings)
 
 
 def _report(timings: Timings, ratios: list[tuple[str, str, Ratio]]) -> dict[str, object]:

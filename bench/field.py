@@ -71,7 +71,12 @@ class Agreement:
         return float(apart.mean()), float(apart.std(ddof=1) / math.sqrt(len(apart)))
 
 
-@click.command(cls=Command)
+@click.command(
+    cls=Command,
+    examples=[
+        "ars-bench field model.pt --data fashion-mnist:test",
+    ],
+)
 @click.argument("model", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--data", required=True, help="Where the inputs come from, as for `ars-engine certify`.")
 @click.option("--inputs", default=20, show_default=True, type=click.IntRange(2), help="How many, spread evenly.")

@@ -18,12 +18,19 @@ from ars.output import open_output
 __all__ = ["gpu_report", "write_report"]
 
 
-@click.command("gpu-report", cls=Command)
+@click.command(
+    "gpu-report",
+    cls=Command,
+    examples=[
+        "ars-bench gpu-report",
+        "ars-bench gpu-report --device cuda:1 --engine model.onnx",
+    ],
+)
 @click.option("--device", default="cuda:0", show_default=True, help="The GPU to report on.")
 @click.option("--engine", default="resnet20", show_default=True, help="As for `ars-bench run`.")
 @click.option("--rounds", default=7, show_default=True, type=click.IntRange(3), help="Rounds that count.")
 @click.option("--n", default=Plan.n, show_default=True, type=click.IntRange(1), help="Draws that bound a share.")
-@click.option("--out", type=click.Path(path_type=Path), default="gpu-report.json", show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), default="gpu-report.json", show_default=True, help="The file.")
 def gpu_report(device: str, engine: str, rounds: int, n: int, out: Path) -> None:
     """Check a GPU, time it against the field's PyTorch loop, and write all of it to one file.
 

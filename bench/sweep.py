@@ -22,7 +22,12 @@ class Point:
     sigma: float | None
 
 
-@click.command(cls=Command)
+@click.command(
+    cls=Command,
+    examples=[
+        "ars-bench sweep model.onnx --data test.npz --sigmas 0.25,0.5,1",
+    ],
+)
 @click.argument("models", nargs=-1, required=True, type=PATH)
 @click.option("--data", required=True, help="Certify on this: fashion-mnist:test, .npz, folder, CIFAR-10 .bin.")
 @click.option("--sigmas", help="Isotropic noise of these scales, like 0.25,0.5. Default: each model's own noise.")
@@ -34,9 +39,16 @@ class Point:
 @click.option("--backend", default="auto", show_default=True, help="What runs the classifiers.")
 @click.option("--batch", type=click.IntRange(1), help="Draws in a batch. Default: the fastest, measured.")
 @click.option("--folder", type=PATH, default=Path("sweep"), show_default=True, help="For the run stores.")
-@click.option("--format", "form", type=click.Choice(list(FORMATS)), default="text", show_default=True)
 @click.option("--radii", help="A list like 0,0.25,0.5. Default: as far as something is certified.")
 @click.option("--plot", type=PATH, help="Also draw certified accuracy here: .svg, .png or .pdf.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(list(FORMATS)),
+    default="text",
+    show_default=True,
+    help="The form of the table.",
+)
 @click.option("-o", "--output", type=PATH, default=Path("-"), help="The table; - is stdout.")
 def sweep(
     models: tuple[Path, ...],

@@ -61,7 +61,13 @@ alpha_option = click.option(
 )
 
 
-@click.group(cls=Group)
+@click.group(
+    cls=Group,
+    examples=[
+        "ars-engine certify --engine model.onnx --data cifar10:test --sigma 0.25",
+        "ars-engine results run.sqlite",
+    ],
+)
 @version_option
 def main() -> None:
     """Certify classifiers by anisotropic randomized smoothing."""
@@ -72,7 +78,13 @@ main.add_command(compare)
 main.add_command(check)
 
 
-@main.command()
+@main.command(
+    examples=[
+        "ars-engine certify --engine model.onnx --data test.npz --sigma 0.25",
+        "ars-engine certify --engine exported/model.onnx --data photos/ --skip 20",
+        "ars-engine certify --engine model.onnx --data test.npz --stopping adaptive",
+    ],
+)
 @model_options
 @inputs_options
 @on_error_option
@@ -199,7 +211,11 @@ def _print_summary(
     click.echo(f"every certificate: ars-engine results {result.store}")
 
 
-@main.command()
+@main.command(
+    examples=[
+        "ars-engine predict --engine model.onnx --data test.npz --sigma 0.25 --limit 10",
+    ],
+)
 @model_options
 @inputs_options
 @on_error_option
@@ -240,11 +256,23 @@ def predict(
                 click.echo("\t".join("" if value is None else str(value) for value in row.values()))
 
 
-@main.command()
+@main.command(
+    examples=[
+        "ars-engine results run.sqlite",
+        "ars-engine results run.sqlite --norm inf --format csv -o run.csv",
+    ],
+)
 @click.argument("store", type=FILE)
-@click.option("--format", "form", type=click.Choice(FORMATS + TABLE_FORMATS), default="tsv", show_default=True)
 @click.option(
     "--norm", type=click.Choice(["1", "2", "inf"]), help="The norm of the radii. Default: the noise family's."
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS + TABLE_FORMATS),
+    default="tsv",
+    show_default=True,
+    help="The form of the table.",
 )
 @click.option("-o", "--output", type=FILE, default=Path("-"), help="The output file; - is stdout.")
 def results(store: Path, form: str, norm: str | None, output: Path) -> None:
@@ -264,7 +292,11 @@ def results(store: Path, form: str, norm: str | None, output: Path) -> None:
             file.write(piece)
 
 
-@main.command()
+@main.command(
+    examples=[
+        "ars-engine merge shard-*.sqlite -o run.sqlite",
+    ],
+)
 @click.argument("stores", type=FILE, nargs=-1, required=True)
 @click.option("-o", "--output", type=FILE, required=True, help="The new run store.")
 def merge(stores: tuple[Path, ...], output: Path) -> None:
@@ -273,7 +305,12 @@ def merge(stores: tuple[Path, ...], output: Path) -> None:
     click.echo(f"{output}: {number} certified inputs of {len(stores)} stores")
 
 
-@main.command()
+@main.command(
+    examples=[
+        "ars-engine audit run.sqlite",
+        "ars-engine audit run.sqlite --sample 100 --data elsewhere/test.npz",
+    ],
+)
 @click.argument("store", type=FILE)
 @click.option("--sample", type=click.IntRange(1), default=20, show_default=True, help="Inputs to draw again.")
 @click.option("--engine", type=FILE, help="Where the classifier is now. Default: where the run had it.")
@@ -299,7 +336,11 @@ def audit(store: Path, sample: int, engine: Path | None, data: str | None, devic
     click.echo("the record holds")
 
 
-@main.command()
+@main.command(
+    examples=[
+        "ars-engine covers run.sqlite --input 3 --perturbed adversarial.png",
+    ],
+)
 @click.argument("store", type=FILE)
 @click.option("--input", "idx", type=click.IntRange(0), required=True, help="The number of a certified input.")
 @click.option(
@@ -327,7 +368,12 @@ def covers(
     context.exit(0 if found.covered else 1)
 
 
-@main.command()
+@main.command(
+    examples=[
+        "ars-engine inspect model.onnx",
+        "ars-engine inspect run.sqlite --json",
+    ],
+)
 @click.argument("file", type=FILE)
 @json_option
 def inspect(file: Path, as_json: bool) -> None:
@@ -342,7 +388,12 @@ def inspect(file: Path, as_json: bool) -> None:
             click.echo(f"{name:<{width}}  {value}")
 
 
-@main.command()
+@main.command(
+    examples=[
+        "ars-engine devices",
+        "ars-engine devices --engine model.onnx",
+    ],
+)
 @click.option("--engine", type=FILE, help="Say also where this model loads.")
 @click.option("--cluster", help="List the computers of this Ray cluster instead.")
 def devices(engine: Path | None, cluster: str | None) -> None:
@@ -358,7 +409,12 @@ def devices(engine: Path | None, cluster: str | None) -> None:
         click.echo(f"{item.name:<15} {'fits' if item.ready else 'refuses':<8} {item.details}")
 
 
-@main.command()
+@main.command(
+    examples=[
+        "ars-engine selftest",
+        "ars-engine selftest --device cuda:0",
+    ],
+)
 @click.option("--device", default=CPU, show_default=True, help="cpu, or a GPU like cuda:0.")
 def selftest(device: str) -> None:
     """Check that a device computes noise, votes, a model and a certificate as it must."""

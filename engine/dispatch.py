@@ -41,7 +41,9 @@ class Dispatch(Generic[Worker]):
 
     def __post_init__(self) -> None:
         self._waiting = deque(self.inputs)
-        self._suspects: deque[int] = deque()  # a worker died of a chunk with these; each goes out alone
+        # A worker died of a chunk with these. Each goes out alone, with nothing behind it: what kills a worker at once
+        # may take the reply to the chunk before it along, which then seems to be the cause.
+        self._suspects: deque[int] = deque()
         self._unfinished = set(self._waiting)
         self._held: dict[Worker, deque[Chunk]] = {}
         self._strikes: dict[int, int] = {}
@@ -64,7 +66,7 @@ class Dispatch(Generic[Worker]):
     def take(self, worker: Worker) -> Chunk | None:
         """The next chunk for a worker; None if it has enough, or there is nothing to do."""
         held = self._held[worker]
-        if len(held) >= CHUNKS_HELD:
+        if len(held) >= CHUNKS_HELD or any(idx in self._strikes for chunk in held for idx in chunk.inputs):
             return None
         if self._waiting:
             inputs = [self._waiting.popleft() for _ in range(self._chunk_size())]

@@ -78,6 +78,11 @@ def _inputs_and_labels(given: Any) -> tuple[NDArray[Any], NDArray[Any]] | None:
     if len(inputs) != len(labels):
         problem = f"they are a pair of {len(inputs)} inputs and {len(labels)} labels"
         raise DataError("the examples", problem, "give one label for each input")
+    if labels.shape[1:] == (1,):  # a column, as Keras has them
+        labels = labels[:, 0]
+    if labels.ndim != 1:
+        fix = "give one class number for each input, like Y.argmax(1) of one-hot labels"
+        raise DataError("the labels", f"they have the shape {labels.shape}", fix)
     return inputs, labels
 
 

@@ -42,9 +42,11 @@ class InProcess:
         self._is_module = is_module(model)
         self._fingerprint: str | None = None
         self._frozen: FrozenModule | None = None
+        if isinstance(model, type):
+            raise ArgumentError("model", model.__name__, f"it is a class; make a module of it, like {model.__name__}()")
         if not self._is_module and not callable(model):
             requirement = "it must be the path of a model, a torch module, or a function from rows to logits"
-            raise ArgumentError("model", f"a {type(model).__name__}", requirement)
+            raise ArgumentError("model", type(model).__name__, requirement)
         # What a function is called, or the class that TorchScript was made of; otherwise the class.
         self.name: str = getattr(model, "original_name" if self._is_module else "__name__", type(model).__name__)
         self._as_it_is = not self._is_module or backend == "torch"

@@ -94,7 +94,9 @@ class TerminalProgress(RunProgress):
         self._bar.update(self._task, completed=finished, total=total, description=self._describe(now))
         if self._lines and now - self._last_line > self._seconds_per_line:
             self._last_line = now
-            left = f", {(now - self._start) / finished * (total - finished):.0f} s left" if finished else ""
+            # On a cluster, an input may have been drawn twice.
+            seconds = (now - self._start) / finished * max(total - finished, 0) if finished else 0.0
+            left = f", {seconds:.0f} s left" if finished else ""
             print(f"{self._describe(now)}{left}", file=self._stream, flush=True)
 
     def certified(self, record: Record) -> None:

@@ -107,12 +107,13 @@ def _is_known(noise: NDArray[np.float32], family: Family, stream: int) -> bool:
 
 def _some_logits() -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Logits with ties and with values that are not finite, and the votes that they give. The finite ones are small
-    whole numbers, which float16 holds exactly."""
-    logits = np.random.default_rng(1).integers(-3, 4, (_ROWS, 10)).astype(np.float32)
-    logits[[1, 4, 7, 11], [0, 9, 5, 3]] = np.nan, np.inf, -np.inf, np.nan
-    votes = np.where(np.isfinite(logits).all(1), logits.argmax(1), 10)
+    whole numbers, which float16 holds exactly. There are more classes than threads of a warp."""
+    classes = 100
+    logits = np.random.default_rng(1).integers(-3, 4, (_ROWS, classes)).astype(np.float32)
+    logits[[1, 4, 7, 11], [0, 99, 37, 64]] = np.nan, np.inf, -np.inf, np.nan
+    votes = np.where(np.isfinite(logits).all(1), logits.argmax(1), classes)
     owners = np.repeat(np.arange(len(_REQUESTS)), [request.draws for request in _REQUESTS])
-    counts = np.zeros((len(_REQUESTS), 11), np.int64)
+    counts = np.zeros((len(_REQUESTS), classes + 1), np.int64)
     np.add.at(counts, (owners, votes), 1)
     return logits, counts
 

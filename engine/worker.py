@@ -1,6 +1,6 @@
 """A worker of a cluster: it opens the model that it is sent, checks that it is fit for work, and certifies inputs.
 
-This module knows nothing of how workers are started or reached; engine/cluster.py does.
+This module knows nothing of how workers are started or reached; engine/driver.py and engine/cluster.py do.
 """
 
 import dataclasses

@@ -55,32 +55,38 @@ def _for_engine() -> tuple[str, ...]:
     return tuple(f"--{name.replace('_', '-')}" for name in ENGINE if source(name) is not ParameterSource.DEFAULT)
 
 
-@click.command(cls=Command)
-@version_option
-@click.argument("model", type=FILE, required=False)
-@click.option(
-    "-o", "--output", type=click.Path(file_okay=False, path_type=Path), help="Output folder. Default: the model's."
+@click.command(
+    cls=Command,
+    examples=[
+        "ars-export model.pt --precision fp32,fp16,int8",
+        "ars-export mine.onnx --sigma 0.25 --calibration train.npz -o exported/",
+        "ars-export --arch resnet20 --weights best.pth --sigma 0.5 --calibration train.npz",
+    ],
 )
+@click.argument("model", type=FILE, required=False)
 @click.option(
     "--precision", type=CommaList("fp32,fp16,int8", str), default=(), help="fp32, fp16, int8. Default: the model's."
 )
 @click.option("--calibration", help="Data to calibrate and compare on. Default: the examples in a model.pt.")
-@click.option("--resize", type=click.IntRange(1), help="Resize the shorter side of its images to this.")
+@click.option("--resize", type=click.IntRange(1), help="Resize the shorter side of each image to this.")
 @click.option("--crop", type=click.IntRange(1), help="Then crop a square of this size from the centre.")
 @click.option("--min-agreement", type=float, default=0.98, show_default=True, help="Lowest agreement of fp16 and int8.")
 @click.option(
     "--tensorrt",
     type=click.Choice(["auto", "on", "off"]),
     default="auto",
+    show_default=True,
     help="Build an engine; auto: if there is a GPU.",
 )
 @click.option(
     "--compute-capability", type=CommaList("8.6,8.9", str), default=(), help="Of the GPUs to build the engine for."
 )
-@click.option("--min-batch", type=int, default=1, show_default=True, help="The engine's smallest batch,")
-@click.option("--opt-batch", type=int, default=256, show_default=True, help="the one that it is optimised for,")
-@click.option("--max-batch", type=int, default=1024, show_default=True, help="and the largest.")
-@click.option("--static-batch", type=int, help="Build it for batches of this size only, in place of these three.")
+@click.option("--min-batch", type=int, default=1, show_default=True, help="The engine's smallest batch.")
+@click.option(
+    "--opt-batch", type=int, default=256, show_default=True, help="The batch that the engine is optimised for."
+)
+@click.option("--max-batch", type=int, default=1024, show_default=True, help="The engine's largest batch.")
+@click.option("--static-batch", type=int, help="Build it for batches of this size only, instead of these three.")
 @click.option("--workspace", type=int, help="MiB of GPU memory that the engine may use as scratch space.")
 @click.option("--timing-cache", type=FILE, help="A file that speeds up the next build (tensorrt).")
 @click.option("--builder-optimization-level", type=int, help="0 builds quickly, 5 builds fast engines.")
@@ -91,12 +97,20 @@ def _for_engine() -> tuple[str, ...]:
     "--classes", type=CommaList("cat,dog", str), help="Number or names of your own model's classes, or a file of them."
 )
 @click.option("--logits", help="The output of your own ONNX file that has the logits, or the probabilities.")
-@click.option("--pixel-mean", type=CommaList("0.5,0.5,0.5", float), help="Your own model takes (x - mean)")
-@click.option("--pixel-deviation", type=CommaList("0.2,0.2,0.2", float), help="/ deviation, by channel.")
+@click.option(
+    "--pixel-mean",
+    type=CommaList("0.5,0.5,0.5", float),
+    help="The mean of your own model's (x - mean) / deviation, by channel.",
+)
+@click.option("--pixel-deviation", type=CommaList("0.2,0.2,0.2", float), help="Its deviation, by channel.")
 @click.option("--sigma", type=float, help="The scale of your own model's noise, in pixel units.")
 @click.option("--family", help=f"Its family: {', '.join(FAMILIES)}.")
+@click.option(
+    "-o", "--output", type=click.Path(file_okay=False, path_type=Path), help="Output folder. Default: the model's."
+)
 @click.option("--overwrite", is_flag=True, help="Replace files that exist and are not of an earlier export.")
-@click.option("--quiet", is_flag=True, help="No progress.")
+@click.option("--quiet", is_flag=True, help="No progress and no advice.")
+@version_option
 def main(
     model: Path | None,
     output: Path | None,

@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import shutil
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from pathlib import Path
 
 import click
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -24,7 +26,18 @@ SCRIPTS = Path(sys.executable).parent
 @pytest.mark.parametrize("script", ["ars-train", "ars-export", "ars-engine", "ars-bench"])
 def test_the_scripts_are_installed_and_say_their_version(script):
     run = subprocess.run([SCRIPTS / script, "--version"], capture_output=True, text=True)
-    assert (run.returncode, run.stdout) == (0, f"{script}, version {VERSION}\n")
+    first, python, *rest = run.stdout.splitlines()
+    assert (run.returncode, first) == (0, f"{script}, version {VERSION}")
+    assert python.split()[:2] == ["python", platform.python_version()]
+    assert ["numpy", np.__version__] in [line.split() for line in rest]
+
+
+def test_versions_of_what_runs_are_read_without_importing_it():
+    heavy = "{'numpy', 'onnx', 'onnxruntime', 'openvino', 'torch', 'ray'}"
+    program = "import sys; from ars.distribution import list_versions; names = [name for name, _ in list_versions()]; "
+    program += f"print(names[0], 'onnxruntime' in names, sorted({heavy} & set(sys.modules)))"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert run.stdout == "python True []\n", run.stderr
 
 
 def test_devices_names_the_host_and_its_instructions():

@@ -13,8 +13,14 @@ from ars.output import refuse_inputs
 FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.command(cls=Command)
-@version_option
+@click.command(
+    cls=Command,
+    examples=[
+        "ars-train --dataset fashion-mnist --noise isotropic --sigma 0.5 -o model.pt",
+        "ars-train --dataset train.npz --arch resnet20 --epochs 30 --flip -o model.pt",
+        "ars-train --dataset photos/train --resize 256 --crop 224 --arch resnet50",
+    ],
+)
 @click.option("--dataset", help="fashion-mnist, an .npz file, a folder of images or .npz files, or CIFAR-10's folder.")
 @click.option("--arch", default="cnn", show_default=True, help="cnn, resnet20 ... resnet110, resnet50, or timm:NAME.")
 @click.option("--noise", "kind", default="input", show_default=True, help="isotropic, dataset or input.")
@@ -23,6 +29,11 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--mean-max", type=float, default=1.0, show_default=True, help="Bound on |mean| of the noise.")
 @click.option("--scale-floor", type=float, default=0.9, show_default=True, help="Smallest scale, in units of sigma.")
 @click.option("--scale-ceiling", type=float, default=4.0, show_default=True, help="Largest scale, in units of sigma.")
+@click.option("--generator-layers", type=int, default=4, show_default=True, help="Convolutions of the noise generator.")
+@click.option("--generator-growth", type=int, default=16, show_default=True, help="Channels that each of them adds.")
+@click.option(
+    "--generator-stride", type=int, default=1, show_default=True, help="2: the generator at half the resolution."
+)
 @click.option(
     "--volume-weight",
     type=float,
@@ -37,7 +48,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     show_default=True,
     help="Weight of consistency regularisation, like 10; needs two draws.",
 )
-@click.option("--epochs", type=int, default=10, show_default=True)
+@click.option("--epochs", type=int, default=10, show_default=True, help="Times that every image is seen.")
 @click.option("--batch", type=int, default=128, show_default=True, help="Images per step.")
 @click.option("--draws", type=int, default=5, show_default=True, help="Noisy copies of each image per step.")
 @click.option("--lr", type=float, default=1e-3, show_default=True, help="Initial learning rate.")
@@ -56,13 +67,14 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--limit", type=click.IntRange(2), help="Train on at most this many images.")
 @click.option("--resize", type=click.IntRange(1), help="Resize the shorter side of each image to this.")
 @click.option("--crop", type=click.IntRange(1), help="Then crop a square of this size from the centre.")
-@click.option("--seed", type=click.IntRange(0, 4095), default=0, show_default=True)
+@click.option("--seed", type=click.IntRange(0, 4095), default=0, show_default=True, help="Decides all that is random.")
 @click.option("--init", type=FILE, help="Start from the weights of this model.pt or state_dict.")
 @click.option("--resume", is_flag=True, help="Resume the unfinished run in the output file.")
 @click.option("--precision", default="auto", show_default=True, help="auto, fp32, bf16 or fp16 (GPUs).")
-@click.option("--overwrite", is_flag=True, help="Replace the output file if it exists.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda.")
-@click.option("-o", "--output", type=FILE, default=Path("model.pt"), show_default=True)
+@click.option("-o", "--output", type=FILE, default=Path("model.pt"), show_default=True, help="The model.")
+@click.option("--overwrite", is_flag=True, help="Replace the output file if it exists.")
+@version_option
 def main(
     dataset: str | None,
     arch: str,
@@ -72,6 +84,9 @@ def main(
     mean_max: float,
     scale_floor: float,
     scale_ceiling: float,
+    generator_layers: int,
+    generator_growth: int,
+    generator_stride: int,
     volume_weight: float,
     consistency: float,
     epochs: int,
@@ -95,7 +110,7 @@ def main(
     device: str,
     output: Path,
 ) -> None:
-    """Train a classifier together with its noise."""
+    """Train a classifier together with its noise, and write both to a model.pt."""
     try:
         import torch
     except ImportError as error:
@@ -110,7 +125,7 @@ def main(
         find_unfinished,
         read_unfinished,
     )
-    from ars.train.noise_models import NoiseShape
+    from ars.train.noise_models import PAPERS_SIZE, GeneratorSize, NoiseShape
     from ars.train.plan import TrainingPlan
     from ars.train.processes import choose_device, choose_precision, is_first
     from ars.train.progress import TrainingProgress
@@ -152,6 +167,9 @@ def main(
         raise ArgumentError(
             "volume-weight", volume_weight, "isotropic noise has one scale; use --noise dataset or --noise input"
         )
+    generator = GeneratorSize(generator_layers, generator_growth, generator_stride)
+    if generator != PAPERS_SIZE and noise_kind is not NoiseKind.INPUT:
+        raise ArgumentError("noise", kind, "only input noise has a generator, whose size the options give")
     data = open_training_data(dataset, ImageSize(resize, crop), limit, random_crop)
     statistics = data.images.pixel_statistics()
     settings = ModelSettings(
@@ -163,6 +181,7 @@ def main(
         noise_kind,
         bounds,
         bool(volume_weight) and noise_kind is NoiseKind.DATASET,
+        generator,
     )
     torch.manual_seed(seed)
     model = build(settings)

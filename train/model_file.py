@@ -20,7 +20,7 @@ from ars.output import replacing
 from ars.temporaries import temporary_file
 from ars.train.batches import Images
 from ars.train.classifiers import Normalize, make_classifier
-from ars.train.noise_models import Attenuation, DatasetNoise, NoiseShape, make_noise
+from ars.train.noise_models import PAPERS_SIZE, Attenuation, DatasetNoise, GeneratorSize, NoiseShape, make_noise
 from ars.train.plan import TrainingPlan
 from ars.train.smoothing import SmoothedModel
 from ars.train.weights import load_weights, read_torch_file
@@ -56,6 +56,8 @@ class ModelSettings:
     bounds: NoiseShape
     attenuated: bool = False
     """Whether the classifier begins with an Attenuation by its data set's scale map; not so in older files."""
+    generator: GeneratorSize = PAPERS_SIZE
+    """The size of the noise generator, of noise that depends on the input; the paper's in older files."""
 
 
 def build(settings: ModelSettings) -> SmoothedModel:
@@ -63,7 +65,7 @@ def build(settings: ModelSettings) -> SmoothedModel:
     family_named(settings.family)
     normalize = Normalize(settings.pixel_mean, settings.pixel_deviation)
     classifier = make_classifier(settings.arch, settings.shape, len(settings.classes), normalize)
-    noise = make_noise(settings.kind, settings.shape, settings.bounds)
+    noise = make_noise(settings.kind, settings.shape, settings.bounds, settings.generator)
     if settings.attenuated:
         if not isinstance(noise, DatasetNoise):
             raise ArgumentError("attenuated", True, "only noise of the kind dataset has a map to attenuate by")
@@ -142,6 +144,7 @@ def read_model_file(path: Path, data: bytes | None = None) -> tuple[ModelSetting
         settings = dict(content["settings"])
         settings["kind"] = NoiseKind(settings["kind"])
         settings["bounds"] = NoiseShape(**settings["bounds"])
+        settings["generator"] = GeneratorSize(**settings.get("generator", {}))
         for name in ("shape", "classes", "pixel_mean", "pixel_deviation"):
             settings[name] = tuple(settings[name])
         read = ModelSettings(**settings)

@@ -7,10 +7,20 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from ars.checks import whole_number
 from ars.errors import ArgumentError
 from ars.noise import NoiseKind
 
-__all__ = ["Attenuation", "DatasetNoise", "IsotropicNoise", "NoiseGenerator", "NoiseShape", "make_noise"]
+__all__ = [
+    "PAPERS_SIZE",
+    "Attenuation",
+    "DatasetNoise",
+    "GeneratorSize",
+    "IsotropicNoise",
+    "NoiseGenerator",
+    "NoiseShape",
+    "make_noise",
+]
 
 
 SMALLEST, LARGEST = torch.finfo(torch.float32).tiny, torch.finfo(torch.float32).max
@@ -50,6 +60,29 @@ class NoiseShape:
         # above sigma0.
         share = max((1 - self.floor) / (self.ceiling - self.floor), 1e-4)
         return 3.0 + math.log(share / (1 - share))
+
+
+@dataclass(frozen=True)
+class GeneratorSize:
+    """The size of a noise generator; the default is the paper's."""
+
+    layers: int = 4
+    """The convolutions of the dense block. The maps are one convolution further from the image."""
+    growth: int = 16
+    """The channels that each of them adds."""
+    stride: int = 1
+    """The generator works at this fraction of the image's resolution."""
+
+    def __post_init__(self) -> None:
+        for name, value, most in (
+            ("layers", self.layers, 64),
+            ("growth", self.growth, 1024),
+            ("stride", self.stride, 16),
+        ):
+            whole_number(f"generator-{name}", value, 1, most, f"it must be from 1 to {most}")
+
+
+PAPERS_SIZE = GeneratorSize()
 
 
 class IsotropicNoise(nn.Module):
@@ -93,22 +126,27 @@ class Attenuation(nn.Module):
 
 
 class NoiseGenerator(nn.Module):
-    """The paper's generator: a dense block of four 3x3 convolutions with leaky ReLU, then a branch for each map."""
+    """The paper's generator: a dense block of 3x3 convolutions with leaky ReLU, then a branch for each map.
 
-    def __init__(self, channels: int, bounds: NoiseShape, growth: int = 16) -> None:
+    With a stride, each stride x stride square of pixels becomes a pixel with as many times the channels, and the maps
+    are put together again from such pixels.
+    """
+
+    def __init__(self, channels: int, bounds: NoiseShape, size: GeneratorSize = PAPERS_SIZE) -> None:
         super().__init__()
-        self.bounds = bounds
-        widths = [channels + growth * layer for layer in range(5)]
-        self.dense = nn.ModuleList(nn.Conv2d(width, growth, 3, padding=1) for width in widths[:4])
-        self.mean_branch = nn.Conv2d(widths[4], channels, 3, padding=1)
-        self.scale_branch = nn.Conv2d(widths[4], channels, 3, padding=1)
+        self.bounds, self.stride = bounds, size.stride
+        channels *= size.stride**2
+        widths = [channels + size.growth * layer for layer in range(size.layers + 1)]
+        self.dense = nn.ModuleList(nn.Conv2d(width, size.growth, 3, padding=1) for width in widths[:-1])
+        self.mean_branch = nn.Conv2d(widths[-1], channels, 3, padding=1)
+        self.scale_branch = nn.Conv2d(widths[-1], channels, 3, padding=1)
         for branch in (self.mean_branch, self.scale_branch):  # every map starts nearly constant
             nn.init.normal_(branch.weight, std=1e-3)
             assert branch.bias is not None
             nn.init.zeros_(branch.bias)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        features = x
+        features = x if self.stride == 1 else nn.functional.pixel_unshuffle(x, self.stride)
         for convolution in self.dense:
             new = nn.functional.leaky_relu(convolution(features), 0.2)
             # Under autocast `new` has 16 bits; with x in 32 bits, all features would be widened to 32.
@@ -116,14 +154,20 @@ class NoiseGenerator(nn.Module):
         # One convolution for both branches reads the features once.
         branches = (self.mean_branch, self.scale_branch)
         weight, bias = (torch.cat([getattr(one, name) for one in branches]) for name in ("weight", "bias"))
-        mean, scale = nn.functional.conv2d(features, weight, bias, padding=1).to(x.dtype).chunk(2, dim=1)
+        maps = nn.functional.conv2d(features, weight, bias, padding=1).to(x.dtype).chunk(2, dim=1)
+        mean, scale = maps if self.stride == 1 else (nn.functional.pixel_shuffle(one, self.stride) for one in maps)
         return self.bounds.mean(mean), self.bounds.scale(scale)
 
 
-def make_noise(kind: NoiseKind, shape: Sequence[int], bounds: NoiseShape) -> nn.Module:
+def make_noise(
+    kind: NoiseKind, shape: Sequence[int], bounds: NoiseShape, generator: GeneratorSize = PAPERS_SIZE
+) -> nn.Module:
     """The module for a kind of noise, for inputs of this shape."""
     if kind is NoiseKind.ISOTROPIC:
         return IsotropicNoise(bounds.sigma0)
     if kind is NoiseKind.DATASET:
         return DatasetNoise(shape, bounds)
-    return NoiseGenerator(shape[0], bounds)
+    if any(side % generator.stride for side in shape[1:]):
+        problem = f"it must divide the sides of the images, which are {' x '.join(map(str, shape[1:]))}"
+        raise ArgumentError("generator-stride", generator.stride, problem)
+    return NoiseGenerator(shape[0], bounds, generator)

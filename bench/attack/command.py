@@ -9,7 +9,12 @@ from ars.command_line import Command
 FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.command(cls=Command)
+@click.command(
+    cls=Command,
+    examples=[
+        "ars-bench attack run.sqlite --limit 20",
+    ],
+)
 @click.argument("run", type=FILE)
 @click.option("--limit", type=click.IntRange(1), help="Attack at most this many certified inputs. Default: all.")
 @click.option("--n", type=click.IntRange(100), default=10_000, show_default=True, help="Draws that confirm a success.")

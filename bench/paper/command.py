@@ -10,7 +10,12 @@ from ars.output import open_output, refuse_inputs
 PATH = click.Path(path_type=Path)
 
 
-@click.command(cls=Command)
+@click.command(
+    cls=Command,
+    examples=[
+        "ars-bench paper isotropic.onnx input.onnx --data test.npz -o tables.md",
+    ],
+)
 @click.argument("models", nargs=-1, required=True, type=PATH)
 @click.option("--data", help="Certify models on this: a folder, archive, or file of inputs.")
 @click.option(
@@ -18,8 +23,8 @@ PATH = click.Path(path_type=Path)
 )
 @click.option("--only", help='Take only these, like "0-9999/20".')
 @click.option("--skip", type=click.IntRange(1), default=1, help="Take every N-th input.")
-@click.option("--resize", type=click.IntRange(1), help="Bring an image's shorter side to this.")
-@click.option("--crop", type=click.IntRange(1), help="Then cut this square from its middle.")
+@click.option("--resize", type=click.IntRange(1), help="Resize the shorter side of each image to this.")
+@click.option("--crop", type=click.IntRange(1), help="Then crop a square of this size from the centre.")
 @click.option(
     "--n", type=click.IntRange(1), default=10_000, show_default=True, help="Draws that bound a class's share."
 )

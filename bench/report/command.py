@@ -9,14 +9,20 @@ from ars.command_line import Command
 PATH = click.Path(path_type=Path)
 
 
-@click.command(cls=Command)
+@click.command(
+    cls=Command,
+    examples=[
+        "ars-bench report run.sqlite",
+        "ars-bench report runs/ -o site/",
+    ],
+)
 @click.argument("runs", nargs=-1, required=True, type=PATH)
-@click.option("-o", "--output", type=PATH, default="report.html", show_default=True, help="The page; - is stdout.")
 @click.option("--bench", multiple=True, type=PATH, help="A benchmark, from `ars-bench run --export-json`.")
 @click.option("--data", "data", multiple=True, help="The data of runs, if it has moved since.")
 @click.option("--noise", "noise", multiple=True, type=PATH, help="A run's noise generator or maps, if they have moved.")
 @click.option("--only", help='Show these inputs, like "3,17". Default: three of each run.')
 @click.option("--figures", type=PATH, help="Also write the figures here: SVG, PNG, PDF.")
+@click.option("-o", "--output", type=PATH, default="report.html", show_default=True, help="The page; - is stdout.")
 def report(
     runs: tuple[Path, ...],
     output: Path,

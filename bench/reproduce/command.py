@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 PATH = click.Path(path_type=Path)
 
 
-@click.command(cls=Command)
+@click.command(
+    cls=Command,
+    examples=[
+        "ars-bench reproduce cifar10 --data cifar10/ --plan",
+        "ars-bench reproduce cifar10 --data cifar10/ --models isotropic-0.5",
+    ],
+)
 @click.argument("experiment", type=click.Choice(["cifar10", "imagenet"]))
 @click.option("--preset", "name", default="cpu", show_default=True, help="cpu, or paper for GPUs.")
 @click.option("--data", type=PATH, required=True, help="The folder of training and test data.")
@@ -58,6 +64,8 @@ def reproduce(
     place.check()
     page = output or place.path / "paper.md"
     command = f"ars-bench reproduce {experiment} --preset {name} --data {data.name}"
+    if folder is not None and not folder.is_absolute():  # a page tells nobody where this machine has its files
+        command += f" --folder {folder}"
     if not only_page:
         rates = measure_rates(preset)
         steps = list(make_steps(place, data, test, chosen, rates))

@@ -83,6 +83,14 @@ class Folder:
         planned = training.get("plan", {}).get("epochs", 0)
         return Progress(training.get("metrics", {}).get("epoch", planned), planned)
 
+    def otherwise(self, model: Wanted) -> list[str]:
+        """How the training of a model differs from the preset's."""
+        plan = (self.training(model) or {}).get("plan", {})
+        wanted = self.preset.plan.items()
+        return [
+            f"{name} {plan.get(name, 'unknown')}, not {value:g}" for name, value in wanted if plan.get(name) != value
+        ]
+
     def hours(self, model: Wanted) -> float | None:
         """The hours that training took so far; None if its metrics are not there."""
         metrics = self.path / f"{model.name}.metrics.jsonl"

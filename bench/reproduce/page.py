@@ -1,7 +1,7 @@
 """The page of a reproduction: our tables with intervals, the published rows beside them, and what is missing."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from ars.bench.paper import published
@@ -55,10 +55,16 @@ def make_page(folder: Folder, command: str, picture: str | None) -> str:
     missing = [model.name for model in preset.models if model not in {one.model for one in certified}]
     if missing:
         parts.append(f"**Missing: {', '.join(missing)}.** Their rows are not in the tables below.\n")
-    parts.append(f"## {theirs.table}: certified accuracy\n\n{_accuracies(preset.network, certified, best, theirs)}\n")
+    others = {one.model: folder.otherwise(one.model) for one in certified if folder.otherwise(one.model)}
+    if others:
+        named = "; ".join(f"{model.name} ({', '.join(how)})" for model, how in others.items())
+        parts.append(f"**Not trained as the preset asks: {named}.** A star marks their rows.\n")
+    parts.append(
+        f"## {theirs.table}: certified accuracy\n\n{_accuracies(preset.network, certified, others, best, theirs)}\n"
+    )
     if picture is not None:
         parts.append(f"![Certified accuracy by radius]({picture})\n")
-    parts.append(f"## Average certified radius\n\n{_averages(certified)}\n")
+    parts.append(f"## Average certified radius\n\n{_averages(certified, others)}\n")
     parts.append(
         "## What agrees with the paper\n\n" + "\n".join(f"- {line}" for line in verdicts(certified, best, theirs))
     )
@@ -101,13 +107,17 @@ def _models(folder: Folder) -> str:
 
 
 def _accuracies(
-    network: str, certified: Sequence[Certified], best: dict[str, list[Accuracy]], theirs: published.AccuracyTable
+    network: str,
+    certified: Sequence[Certified],
+    others: Collection[Wanted],
+    best: dict[str, list[Accuracy]],
+    theirs: published.AccuracyTable,
 ) -> str:
     heads = ["", "network", "scope", "inputs", *(f"{radius:.2f}" for radius in theirs.radii)]
     rows = []
     for one in certified:
         found = [f"{percent(at.share)} ({show_interval(at.interval)})" for at in one.table.accuracies]
-        rows.append([one.model.name, network, one.table.scope, f"{one.table.inputs:,}", *found])
+        rows.append([_starred(one.model, others), network, one.table.scope, f"{one.table.inputs:,}", *found])
     for kind, row in best.items():
         if row:
             rows.append([f"best of {kind}", network, "", "", *(percent(at.share) for at in row)])
@@ -132,7 +142,11 @@ def _accuracies(
     return "\n".join(text) + "\n"
 
 
-def _averages(certified: Sequence[Certified]) -> str:
+def _starred(model: Wanted, others: Collection[Wanted]) -> str:
+    return f"{model.name} \\*" if model in others else model.name
+
+
+def _averages(certified: Sequence[Certified], others: Collection[Wanted]) -> str:
     runs = [(one.model, one.average) for one in certified if one.average is not None]
     if not runs:
         return "No run at fixed n has been made yet.\n"
@@ -145,7 +159,7 @@ def _averages(certified: Sequence[Certified]) -> str:
         ratio = f"{acr / base[0]:.2f}" if base and base[0] and model.kind != "isotropic" else ""
         rows.append(
             [
-                model.name,
+                _starred(model, others),
                 run.scope,
                 f"{len(run.records):,}",
                 f"{run.header.settings.plan.n:,}",

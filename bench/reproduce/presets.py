@@ -1,6 +1,7 @@
 """The experiments: which models are trained, how, and how they are certified."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 from ars.errors import UnknownName
@@ -79,6 +80,13 @@ class Preset:
         return [Wanted(kind, sigma0) for kind in self.kinds for sigma0 in self.sigmas]
 
     @property
+    def plan(self) -> dict[str, float]:
+        """What a model that was trained by this preset says of its training."""
+        others = dict(pairwise(self.training))
+        consistency = float(others.get("--consistency", 0))
+        return {"epochs": self.epochs, "batch": self.batch, "draws": self.draws, "consistency": consistency}
+
+    @property
     def attacked(self) -> list[Wanted]:
         """The models of the paper's Table 3."""
         return [model for model in self.models if model.sigma0 == self.attacked_sigma0]
@@ -96,7 +104,7 @@ PRESETS = {
         images=50_000,
         inputs=500,
         sigmas=(0.5, 0.25, 1.0, 0.12),
-        epochs=40,
+        epochs=24,
         batch=128,
         draws=2,
         training=("--lr", "2e-3", "--flip", "--shift", "4", "--consistency", "10"),

@@ -15,7 +15,13 @@ PATH = click.Path(path_type=Path)
 NAMES = ("loop", "compiled", *(backend.name for backend in list_backends()))
 
 
-@click.command(cls=Command)
+@click.command(
+    cls=Command,
+    examples=[
+        "ars-bench run --engine model.onnx --data test.npz",
+        "ars-bench run --engine resnet50 --device cuda:0 --export-json bench.json",
+    ],
+)
 @click.option("--engine", required=True, help="A file of a model; or resnet20 and the like, with random weights.")
 @click.option("--data", help="Real inputs, which adaptive stopping needs. Default: fixed stopping only.")
 @click.option("--inputs", default=20, show_default=True, type=click.IntRange(1), help="How many, spread evenly.")
@@ -37,9 +43,9 @@ NAMES = ("loop", "compiled", *(backend.name for backend in list_backends()))
 @click.option("--threads", type=click.IntRange(1), help="Cores to use. Default: all.")
 @click.option("--device", default="cpu", show_default=True, help="Where: cpu, cuda:0, or several: cuda:0,cuda:1.")
 @click.option("--export-json", type=PATH, help="All raw times, what follows from them, and the machine.")
-@click.option("--export-csv", type=PATH)
-@click.option("--export-markdown", type=PATH)
-@click.option("--export-html", type=PATH)
+@click.option("--export-csv", type=PATH, help="The same as CSV.")
+@click.option("--export-markdown", type=PATH, help="The table as Markdown.")
+@click.option("--export-html", type=PATH, help="The table as a page.")
 def run(
     engine: str,
     data: str | None,

@@ -25,7 +25,12 @@ from ars.errors import StoreError
 FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.command(cls=Command)
+@click.command(
+    cls=Command,
+    examples=[
+        "ars-bench stopping fixed.sqlite adaptive.sqlite",
+    ],
+)
 @click.argument("fixed", type=FILE)
 @click.argument("adaptive", type=FILE, required=False)
 @click.option("--n", type=click.IntRange(1, MAX_N), help="The budget of the rules. Default: the fixed run's n.")

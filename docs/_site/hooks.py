@@ -7,6 +7,7 @@ import json
 import posixpath
 import re
 from pathlib import Path
+from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -19,12 +20,15 @@ PAGES = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
-    "examples/notebook.ipynb": "notebook-own-model.md",
+    "examples/own-model.ipynb": "notebook-own-model.md",
+    "examples/explore-a-run.ipynb": "notebook-explore-a-run.md",
 }
 """Pages of the site, by where their text is in the repository."""
 FILES = "files"
 """The folder of the site for other files of the repository that pages link to."""
 
+NAMED = re.compile(r"\[(?:docs/)?([\w-]+\.md)(, [^\]]*)?\]\(")
+"""A link whose text is the name of a page, as on GitHub. The site has the page's title there."""
 LINK = re.compile(r"(?<=\]\()(?!\w+:|#)([^)\s#]+)")
 
 
@@ -49,13 +53,30 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     sources = {name: source for source, name in PAGES.items()}
     source = sources.get(page.file.src_uri, f"docs/{page.file.src_uri}")
-    return LINK.sub(lambda link: place(source, link[0]), markdown)
+    titles = find_titles(config.nav)
+
+    def name(link: re.Match[str]) -> str:
+        title = titles.get(PAGES.get(link[1], link[1]))
+        return link[0] if title is None else f"[{title}{link[2] or ''}]("
+
+    return LINK.sub(lambda link: place(source, link[0]), NAMED.sub(name, markdown))
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
     """Name the search, and make no headings of the empty corners of tables, for people who do not see the page."""
     search = 'data-md-component="search" role="dialog"'
     return re.sub(r"<th( [^>]*)?></th>", r"<td\1></td>", output.replace(search, f'{search} aria-label="Search"'))
+
+
+def find_titles(nav: Any) -> dict[str, str]:
+    """The titles of pages in the navigation, by their files."""
+    if isinstance(nav, list):
+        return {file: title for entry in nav for file, title in find_titles(entry).items()}
+    return {
+        file: title
+        for name, value in nav.items()
+        for file, title in (find_titles(value) if isinstance(value, list) else {value: name}).items()
+    }
 
 
 def target(source: str, link: str) -> str:

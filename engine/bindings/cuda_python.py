@@ -52,7 +52,7 @@ class _CudaPython:
         try:
             _call(driver.cuInit, 0)
         except RuntimeError as error:  # cuda-python looks for the driver at the first call
-            raise DeviceError(f"no NVIDIA driver is installed ({error}); install one, or use --device cpu") from error
+            raise DeviceError(f"no NVIDIA driver is installed ({error}); install one, or use the device cpu") from error
         found = []
         for number in range(_call(driver.cuDeviceGetCount)):
             gpu = _call(driver.cuDeviceGet, number)

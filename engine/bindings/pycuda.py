@@ -15,7 +15,7 @@ except ModuleNotFoundError:
     raise
 except ImportError as error:  # pycuda is installed, but a library that it needs is not
     if "libcuda.so" in str(error):
-        problem, fix = "no NVIDIA driver is installed", "install one, or use --device cpu"
+        problem, fix = "no NVIDIA driver is installed", "install one, or use the device cpu"
     elif "undefined symbol" in str(error):
         problem, fix = (
             "the NVIDIA driver is older than the CUDA toolkit that pycuda was built with",

@@ -36,10 +36,23 @@ def _radii(text: str | None, runs: Sequence[Run]) -> tuple[float, ...]:
     return find_radii(runs) if text is None else Grid.parse(text).radii
 
 
-@click.command(cls=Command)
+@click.command(
+    cls=Command,
+    examples=[
+        "ars-engine summary run.sqlite",
+        "ars-engine summary runs/*.sqlite --format markdown -o table.md",
+    ],
+)
 @click.argument("runs", nargs=-1, required=True, type=FILE)
-@click.option("--format", "form", type=click.Choice(list(FORMATS)), default="text", show_default=True)
 @radii_option
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(list(FORMATS)),
+    default="text",
+    show_default=True,
+    help="The form of the table.",
+)
 @output_option
 def summary(runs: tuple[Path, ...], form: str, radii: str | None, output: Path) -> None:
     """Print certified accuracy by radius with its interval, and what else is known of each run; for runs of several
@@ -52,7 +65,12 @@ def summary(runs: tuple[Path, ...], form: str, radii: str | None, output: Path) 
         file.write(FORMATS[form](overviews, find_best(found, overviews)))
 
 
-@click.command(cls=Command)
+@click.command(
+    cls=Command,
+    examples=[
+        "ars-engine compare before.sqlite after.sqlite --radii 0.5,1",
+    ],
+)
 @click.argument("first", type=FILE)
 @click.argument("second", type=FILE)
 @radii_option
@@ -85,7 +103,12 @@ def _show(found: Comparison) -> str:
     return "\n".join([*lines, found.verdict])
 
 
-@click.command(cls=Command)
+@click.command(
+    cls=Command,
+    examples=[
+        "ars-engine check run.sqlite --require 0.5:0.60 --junit checks.xml",
+    ],
+)
 @click.argument("run", type=FILE)
 @click.option("--require", multiple=True, help="A radius and the least certified accuracy there, like 0.5:0.60.")
 @click.option("--require-scope", type=click.Choice([scope.value for scope in Scope]), help="The scope it must have.")

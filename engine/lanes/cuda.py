@@ -19,7 +19,7 @@ from ars.engine.lanes.graphs import Graphs
 from ars.engine.requests import Request
 from ars.engine.runners import GpuRunner
 from ars.engine.samplers.cuda import CudaSampler
-from ars.errors import ArgumentError, DeviceError, RunError, one_line
+from ars.errors import ArgumentError, DeviceError, OutOfMemory, RunError, one_line
 
 __all__ = ["CudaLane"]
 
@@ -97,12 +97,16 @@ class CudaLane:
     def _capture(self, steps: tuple[Launch, ...], queue: Callable[[], None], votes: NDArray[np.int64]) -> None:
         """Make a graph of a batch that was just launched step by step. Its first launch must give the same votes."""
         space = self._space
-        with space.queueing():
-            graph = self._graphs.capture(steps, queue)
-            self._host_counts[:] = -1
-            space.set_words(self._logits, _NOT_A_NUMBER, self._logit_words)
-            space.launch_graph(graph)
-            space.wait()
+        try:
+            with space.queueing():
+                graph = self._graphs.capture(steps, queue)
+                self._host_counts[:] = -1
+                space.set_words(self._logits, _NOT_A_NUMBER, self._logit_words)
+                space.launch_graph(graph)
+                space.wait()
+        except OutOfMemory:  # a graph takes memory that its steps do not need
+            self.captures = False
+            return
         if not np.array_equal(self._host_counts[: len(votes)], votes):
             self.captures = False
             what = "does not give the votes of the steps that it consists of"

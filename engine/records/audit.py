@@ -5,6 +5,7 @@ data: since the noise is a function of seed, input, phase and draw, a sample of 
 compared with the record.
 """
 
+import itertools
 import math
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -267,4 +268,9 @@ def _compare_certificates(
 
 
 def _say(found: Sequence[Difference]) -> list[str]:
-    return [f"{name}: the run's is {one}, and here it is {other}" for name, one, other in sorted(found)]
+    said = []
+    for name, group in itertools.groupby(sorted(found), lambda difference: difference.name):
+        one, *more = group
+        others = f" (and {len(more)} others)" if more else ""  # on a cluster, each computer has its own name
+        said.append(f"{name}: the run's is {one.one}{others}, and here it is {one.other}")
+    return said

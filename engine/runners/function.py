@@ -51,6 +51,9 @@ class Function(CpuRunner):
         if logits.ndim != 2 or len(logits) != 2:
             problem = f"it returns the shape {logits.shape} for 2 inputs"
             raise ModelError(self.path, problem, "it must return logits, inputs x classes")
+        if logits.shape[1] == 1:
+            fix = "return one for each of the two classes, like torch.cat([-z, z], 1)"
+            raise ModelError(self.path, "it returns a single logit for each input", fix)
         return [self.image], [Port("logits", "float32", (None, logits.shape[1]))]
 
     def _adapt(self, why: str) -> str:

@@ -7,48 +7,18 @@ excluded at any look of the whole schedule with probability at most alpha. A bis
 between a rate that is kept and a higher one that is excluded, and the latter is the upper bound on p. It may end before
 the two are neighbours, for whatever reason.
 
-The bisection tests many rates, and it runs again at each look. Still:
-
-**Theorem.** With probability at least 1 - alpha, the bound is at least p at all looks together.
-
-*Proof.* Let p be the true rate. The bound is wrong only if the search excludes some tested rate r <= p. If any tested
-rate above p is kept, the search stays above it and the bound is right; so a search that goes wrong excludes every rate
-above p that it tests. Until it first excludes a rate r <= p, it also keeps every rate up to p that it tests. Hence its
-path up to that point is fixed in advance: it does not depend on the votes, nor on the look, which decide only how far
-the search follows it. On the whole path the rates r1 < ... < rm <= p rise, because the search goes up from a rate that
-is kept; and each test's limits are at least those of the one before, which `find_limits` is given as a `floor`.
-Whatever excludes any ri therefore excludes rm, or would exclude it, and P(rm is ever excluded) <= alpha. QED.
+The bisection tests many rates, and it runs again at each look. Still, with probability at least 1 - alpha, the bound is
+at least p at all looks together. docs/adaptive-validity.md has the proof, which needs that each test's limits are at
+least those of the test before it, which `find_limits` is given as a `floor`.
 
 **The bound on pB** comes from a second search, with the votes of the most frequent other answer in place of the misses.
-Let b be the likeliest other answer and p = pB its probability. At no look has b more votes than the most frequent other
-answer. By the proof above, a wrong bound means that the votes of the latter met a limit of rm; then those of b met it
-too, which happens with probability at most alpha. So alpha need not be divided among the answers; it is divided between
-pA and pB (`split_alpha`).
+Alpha need not be divided among the answers; it is divided between pA and pB (`split_alpha`).
 
 **Rare misses.** How alpha is divided may depend on the rate that is tested. Where misses are rare, a bound on pB adds
 little, and the bound on pA gets nearly all of alpha. Let h > l be the levels of the tests of a miss rate up to a rate d
 and above it, l' < h' those of the tests of the likeliest other answer's rate below a rate e and from e on, with h + l'
-and l + h' at most alpha, and 1 - e <= (1 - d)^c for c = log l / log h. Then, still:
-
-**Theorem.** With probability at least 1 - alpha, both bounds are right at all looks together.
-
-*Proof.* Let p be the true miss rate and q <= p that of the likeliest other answer. By the proof above, the first bound
-is wrong with probability at most P_p(M), where M is the event that the limits of rm are met, rm <= p, and the second
-with probability at most P_q(N), where N is that event of the second search. (i) If q < e, all rates of the second path
-have the level l', so P_q(N) <= l'; in any case P_q(N) <= h', because its levels rise with the rate. (ii) The limits of
-each test on the first path have a level of h or l, or are those of the test before (where the floor itself is the
-test). So P_p(M) <= h, which with (i) is enough if p < e. (iii) Suppose p >= e. If the limits are those of a test with
-level l, then P_p(M) <= l. Otherwise they are those of a test of a rate r <= d, with P_r(M) <= h. Further hits never
-undo M, so by the lemma below P_e(M) <= P_d(M)^c <= h^c = l, and P_p(M) is at most that. With (i), l + h' is enough.
-QED.
-
-**Lemma.** Let M be an event of independent draws that hit with probability s each, and let it be such that further hits
-never undo it. Then its probability at s^c is at most the c-th power of that at s, for c >= 1.
-
-*Proof*, by induction over the draws; for none it is clear. Let x <= y be the probabilities of M at s, given that the
-first draw misses or hits. By induction, the probability at s^c is at most s^c y^c + (1 - s^c) x^c. For y = x this is
-(s y + (1 - s) x)^c. Its derivative by y is c s (s y)^(c-1), and that of the latter c s (s y + (1 - s) x)^(c-1), which
-is no smaller. So it is at most (s y + (1 - s) x)^c for every y >= x. QED.
+and l + h' at most alpha, and 1 - e <= (1 - d)^c for c = log l / log h. Then, still, both bounds are right at all looks
+together with probability at least 1 - alpha (Theorem 3 of that page).
 
 **Two-sided certificates.** A region of size K follows from pA and pB together, and many pairs of them give the same K.
 So both searches go on only until it is settled which of the sizes in question the looks prove: K is proved if the
@@ -62,7 +32,7 @@ import bisect
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from operator import neg
+from operator import le, neg
 
 from scipy.special import ndtr
 
@@ -121,36 +91,31 @@ class _Search:
     def __init__(self, numbers: Sequence[int], counts: Sequence[int], ladders: Sequence[Ladder], n: int, level: Level):
         """The counts are those at the looks of these numbers."""
         self.excluded, self.kept = 1.0, 0.0
-        self._looks = list(zip(numbers, counts, strict=True))
+        self._numbers, self._counts = numbers, counts
         self._n, self._level = n, level
         self._ladders = list(ladders)
         self._rates: Sequence[float] = ()
         self._floor: tuple[int, ...] = ()
-        self._next_ladder()
+        self._find_gap()
 
-    def _next_ladder(self) -> None:
+    def _find_gap(self) -> None:
         while not self._rates and self._ladders:
             ladder = self._ladders.pop(0)
             first = bisect.bisect_right(ladder, -self.excluded, key=neg)
             self._rates = ladder[first : bisect.bisect_left(ladder, -self.kept, lo=first, key=neg)]
-
-    @property
-    def gap(self) -> float:
+        self.gap = math.asin(math.sqrt(self.excluded)) - math.asin(math.sqrt(self.kept)) if self._rates else 0.0
         """How far the kept and the excluded rate are apart, in arcsin(sqrt(rate)); 0 at the end of the search."""
-        if not self._rates:
-            return 0.0
-        return math.asin(math.sqrt(self.excluded)) - math.asin(math.sqrt(self.kept))
 
     def test(self) -> None:
         """Test the middle one of the rates that are left."""
         middle = len(self._rates) // 2
         rate = self._rates[middle]
         limits = find_limits(rate, self._n, self._level(rate), self._floor)
-        if any(count <= limits[number] for number, count in self._looks):
+        if any(map(le, self._counts, map(limits.__getitem__, self._numbers))):
             self.excluded, self._rates = rate, self._rates[middle + 1 :]
         else:
             self.kept, self._floor, self._rates = rate, limits, self._rates[:middle]
-        self._next_ladder()
+        self._find_gap()
 
 
 def bound_at_looks(looks: Sequence[Look], n: int, alpha: float, ladders: Sequence[Ladder]) -> tuple[float, float]:
@@ -201,7 +166,7 @@ def rare_rate(n: int) -> float:
 
 def divide_alpha(alpha: float, rare: float) -> tuple[Level, Level]:
     """The levels of the tests of a miss rate, which change above the rate `rare`, and those of the tests of the rate of
-    the likeliest other answer, as in the docstring of the module."""
+    the likeliest other answer, as in Theorem 3 of docs/adaptive-validity.md."""
     usual_a, usual_b = split_alpha(alpha, two_sided=True)
     rare_a, rare_b = split_alpha(alpha, two_sided=True, share=RARE_SHARE)
     power = math.log(usual_a) / math.log(rare_a) * (1 + 1e-9)

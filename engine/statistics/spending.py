@@ -6,17 +6,11 @@ limit of that look.
 
 **Claim.** If p >= rate, the test excludes the rate with probability at most alpha.
 
-*Proof.* It is enough to show this for p = rate. For if p is larger, couple the draws so that every draw that misses at
-`rate` also misses at p: then the misses at p are never fewer, and whenever they meet a limit, those at `rate` do. For
-p = rate the probability is computed, by following the distribution of the number of misses from look to look. Let X be
-the misses after all n draws and L the last limit. The rate is excluded if X <= L, or if X > L and an earlier limit was
-met. So the probability is P(X <= L), plus a sum over the earlier looks and over the numbers m of misses that each of
-them excludes: the probability of m misses there with no limit met before, times the probability that more than L - m
-of the remaining draws miss. `find_limits` keeps this total at alpha or below. QED.
-
-There is neither a union bound in this nor an approximation. Such tests are known as exact group sequential tests: Lan
-and DeMets, "Discrete sequential boundaries for clinical trials", Biometrika 70, 1983; Stallard and Todd, "Exact
-sequential tests for single samples of discrete responses using spending functions", Statistics in Medicine 19, 2000.
+docs/adaptive-validity.md has the proof. Let X be the misses after all n draws and L the last limit. The rate is
+excluded if X <= L, or if X > L and an earlier limit was met. So the probability is P(X <= L), plus a sum over the
+earlier looks and over the numbers m of misses that each of them excludes: the probability of m misses there with no
+limit met before, times the probability that more than L - m of the remaining draws miss. `find_limits` keeps this total
+at alpha or below. There is neither a union bound in this nor an approximation.
 
 **How the limits are chosen.** Any limits with that total are valid; these are meant to lose little at n draws.
 
@@ -27,10 +21,10 @@ sequential tests for single samples of discrete responses using spending functio
 2. What that leaves of alpha is spent on the earlier looks. The look at t draws has the largest limit for which the sum
    above, over the looks up to it, is at most the share (t / T) ** EARLY of it, where T is the number of draws at the
    second-to-last look. Only outcomes that the last look would not exclude anyway cost anything.
-3. No limit is below that of a given `floor`: the limits of the test of a lower rate. The proof in ladder.py needs
+3. No limit is below that of a given `floor`: the limits of the test of a lower rate. The proof needs
    this. If the floor costs more than that leaves, the last limit is lowered by one, up to TRIES times, which leaves
-   more. If it still does, the floor itself is the test: it is a test of a lower rate, and so, by the coupling above, a
-   test of this rate too.
+   more. If it still does, the floor itself is the test: it is a test of a lower rate, and so, by the claim, a test of
+   this rate too.
 
 **Numerical error.** The share SLACK + n SLACK_A_DRAW of alpha is given up for it. It has to cover:
 
@@ -103,10 +97,11 @@ def _spend(
     distribution, lowest, spent = np.ones(1), 0, 0.0
     for number, (before, now) in enumerate(zip((0, *draws), draws[:-1], strict=False)):
         distribution, lowest, error = _draw_more(distribution, lowest, now - before, rate, _TAIL * alpha)
-        # Limits beyond the quantile of 100 alpha are not tried: they would cost too much in any case.
-        tried = max(floor[number] - lowest + 1, int(np.searchsorted(np.cumsum(distribution), 100 * alpha)))
+        # A limit is met with the probability that it costs, plus a part of P(X <= last): at most alpha. So those beyond
+        # the quantile of 2 alpha cost too much in any case, and are not tried.
+        tried = max(floor[number] - lowest + 1, int(np.searchsorted(np.cumsum(distribution), 2 * alpha)))
         candidates = distribution[:tried]
-        misses_left = np.clip(last - lowest - np.arange(len(candidates)), -1, n - now)
+        misses_left = np.minimum(np.maximum(last - lowest - np.arange(len(candidates)), -1), n - now)
         costs = spent + error + np.cumsum(candidates * _chances_of_more_than(misses_left, n - now, rate))
         excluded = int(np.searchsorted(costs, left * (now / draws[-2]) ** EARLY, "right"))
         excluded = max(excluded, floor[number] - lowest + 1, 0)
@@ -134,7 +129,7 @@ def _chance_of_at_most(k: int, draws: int, rate: float) -> float:
 
 def _chances_of_more_than(numbers: NDArray[np.int64], draws: int, rate: float) -> NDArray[np.float64]:
     """P(X > k) for the number X of misses among `draws` draws, for each k of `numbers`, -1 <= k <= draws."""
-    inside = np.clip(numbers, 0, draws - 1)
+    inside = np.minimum(np.maximum(numbers, 0), draws - 1)
     chances = betainc(inside + 1, draws - inside, rate)
     return np.where(numbers < 0, 1.0, np.where(numbers == draws, 0.0, chances))
 

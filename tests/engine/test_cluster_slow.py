@@ -15,12 +15,25 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.engine_runs import ENGINE, records
-from support.ray_cluster import OBJECT_STORE, Watched, bad_at, nodes_with, processes_of_workers, refusing, slow
+from support.engine_runs import ENGINE, records, write_manifest
+from support.ray_cluster import (
+    OBJECT_STORE,
+    Watched,
+    as_its_node_says,
+    bad_at,
+    nodes_with,
+    on_simulated_gpus,
+    processes_of_workers,
+    refusing,
+    slow,
+)
 
 import ars
-from ars.engine import cluster as driver
-from ars.errors import RunError
+from ars.engine import driver
+from ars.engine.records.store import read_header
+from ars.engine.worker import Worker
+from ars.errors import ArgumentError, DataError, RunError
+from ars.noise import NoiseKind
 
 pytestmark = pytest.mark.slow
 
@@ -28,29 +41,93 @@ PLANS = {"fixed": ars.Plan(10, 200), "adaptive": ars.Plan(10, 400, question=ars.
 ROUNDS = int(os.environ.get("ARS_CAMPAIGN", "10"))
 
 
-def run(address, store, plan=PLANS["fixed"], *, worker=None, progress=None, data="data.npz", **options):
+def run(
+    address,
+    store,
+    plan=PLANS["fixed"],
+    *,
+    worker=None,
+    progress=None,
+    data="data.npz",
+    sigma=0.1,
+    device=None,
+    **options,
+):
     with (
         ars.Cluster(address, **options) as cluster,
-        ars.load("model.onnx", sigma=0.1, batch=16, seed=3, threads=1) as classifier,
+        ars.load("model.onnx", sigma=sigma, batch=16, seed=3, device=device, threads=1) as classifier,
     ):
         cluster.make_worker = worker or cluster.make_worker
         return ars.certify_run(classifier, data, plan, store=store, cluster=cluster, progress=progress or Watched())
 
 
-def alone(plan=PLANS["fixed"], store="alone.sqlite"):
-    with ars.load("model.onnx", sigma=0.1, batch=16, seed=3) as classifier:
+def alone(plan=PLANS["fixed"], store="alone.sqlite", sigma=0.1):
+    with ars.load("model.onnx", sigma=sigma, batch=16, seed=3) as classifier:
         ars.certify_run(classifier, "data.npz", plan, store=store, progress=Watched())
     return records(store)
 
 
 @pytest.mark.parametrize("cores", [(4,), (2, 1, 1)])
 def test_certificates_are_identical_on_one_and_three_nodes_with_one_two_and_four_workers(files, cores):
+    """Of isotropic noise, and of a generator that makes other noise for each input."""
     with nodes_with(*cores) as cluster:
-        for name, plan in PLANS.items():
-            expected = alone(plan, f"{name}.sqlite")
-            for workers in (1, 2, 4):
-                run(cluster.address, f"{name}-{workers}.sqlite", plan, workers=workers)
-                assert records(f"{name}-{workers}.sqlite") == expected
+        for sigma in (0.1, None):
+            if sigma is None:
+                write_manifest(NoiseKind.INPUT)
+            for name, plan in PLANS.items():
+                expected = alone(plan, f"{name}-{sigma}.sqlite", sigma)
+                assert len({record[2].sigma_min for record in expected}) == (1 if sigma else 40)
+                for workers in (1, 2, 4):
+                    store = f"{name}-{sigma}-{workers}.sqlite"
+                    run(cluster.address, store, plan, sigma=sigma, workers=workers)
+                    assert records(store) == expected
+
+
+def test_gpu_workers_make_the_same_certificates(files, machine):
+    """On simulated GPUs, of which Ray gives one to each worker."""
+    expected = alone()
+    with nodes_with(1, 1, gpus=1) as cluster:
+        run(cluster.address, "run.sqlite", worker=on_simulated_gpus(), device="cuda:0")
+        assert records("run.sqlite") == expected
+        (device,) = {record.made_by.device for record in ars.read_records("run.sqlite")}
+        assert device.startswith("cuda:0")
+        with pytest.raises(ArgumentError, match="2 nodes with 2 cores and 2 GPUs, room for 2 workers with a GPU each"):
+            run(cluster.address, "many.sqlite", device="cuda:0", workers=3)
+
+
+def test_nodes_with_another_package_another_model_or_other_noise_are_left_out(files, monkeypatch):
+    monkeypatch.setattr(driver, "SILENCE_SECONDS", 600.0)
+    kinds = ("version", "model", "noise")
+    with nodes_with(1) as cluster:
+        for kind in kinds:
+            cluster.add_node(num_cpus=1, object_store_memory=OBJECT_STORE, env_vars={"NODE": kind})
+        progress = Watched()
+        run(cluster.address, "run.sqlite", worker=as_its_node_says(files, kinds), progress=progress, workers=4)
+    assert records("run.sqlite") == alone()
+    assert len(progress.warnings) == 3
+    for said in ("its version of scipy is 0.0.1, and", "its model (SHA-256) is", "it fails the self-test of noise"):
+        assert sum(said in warning for warning in progress.warnings) == 1, progress.warnings
+
+
+def test_an_input_that_kills_three_workers_is_given_up_by_name_and_a_bad_one_is_left_out(files):
+    x, y = np.load("data.npz")["x"], np.load("data.npz")["y"].copy()
+    y[3] = 99
+    np.savez("bad.npz", x=x, y=y)
+    with nodes_with(1, 1) as cluster:
+        with pytest.raises(RunError, match=r"input 7: three workers died of it \(.*\); all other inputs are certified"):
+            run(cluster.address, "run.sqlite", worker=bad_at(files, deadly={7}))
+        assert records("run.sqlite") == [record for record in alone() if record[0] != 7]
+        assert read_header(Path("run.sqlite")).sampling.given_up == "7"
+        with pytest.raises(DataError, match="input 3 has the label 99"):
+            run(cluster.address, "bad.sqlite", data="bad.npz")
+        progress = Watched()
+        with (
+            ars.Cluster(cluster.address, data_on_workers=True) as opened,
+            ars.load("model.onnx", sigma=0.1, batch=16, seed=3, threads=1) as classifier,
+        ):
+            given = {"store": "bad.sqlite", "skip_bad_inputs": True, "cluster": opened, "progress": progress}
+            assert ars.certify_run(classifier, "bad.npz", PLANS["fixed"], **given).summary.inputs == 39
+        assert ["input 3 has the label 99" in error for error in progress.errors] == [True]
 
 
 class Trouble(threading.Thread):
@@ -211,7 +288,7 @@ def test_workers_that_are_waited_for_come_when_a_node_does(files):
 def test_where_every_node_is_refused_the_run_ends_with_the_reasons(files, monkeypatch):
     monkeypatch.setattr(driver, "FAILURES", 2)
     with nodes_with(1, 1) as cluster:
-        bad = type("Bad", (driver.Worker,), {"open": lambda self: 1 / 0})
+        bad = type("Bad", (Worker,), {"open": lambda self: 1 / 0})
         with pytest.raises(RunError, match=r"the cluster has no worker for this run \(.*ZeroDivisionError"):
             run(cluster.address, "none.sqlite", worker=bad)
         progress = Watched()

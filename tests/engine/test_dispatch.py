@@ -150,6 +150,32 @@ def test_deadly_inputs_are_given_up_and_the_run_ends(rng, inputs):
 
 
 @settings(max_examples=200)
+@given(st.integers(0, 2**32).map(random.Random), st.integers(5, 60))
+def test_an_input_is_not_given_up_for_its_successors_even_if_its_replies_are_lost(rng, inputs):
+    """What kills a worker at once may take along the reply to the chunk before."""
+    deadly, committed = frozenset(rng.sample(range(inputs), rng.randint(1, 3))), []
+    dispatch, workers = Dispatch(range(inputs)), {name: [] for name in "abc"}
+    for name in workers:
+        dispatch.join(name)
+    while not dispatch.finished:
+        name = rng.choice(list(workers))
+        held = workers[name]
+        while chunk := dispatch.take(name):
+            held.append(chunk)
+        if held:
+            first, *others = held
+            kills, next_kills = (bool(deadly.intersection(chunk.inputs)) for chunk in (first, (others or [first])[0]))
+            if kills or (next_kills and rng.random() < 0.9):
+                dispatch.lose(name, "poison", blame=True)
+                dispatch.join(name)
+                held.clear()
+            else:
+                committed += finish(dispatch, name, held.pop(0), rng.random())
+    assert dispatch.given_up.keys() == deadly
+    assert sorted(committed) == sorted(set(range(inputs)) - deadly)
+
+
+@settings(max_examples=200)
 @given(st.integers(0, 2**32).map(random.Random), st.integers(5, 200))
 def test_a_run_that_is_stopped_ends(rng, inputs):
     _, committed, _ = run_randomly(rng, inputs, stop=True)

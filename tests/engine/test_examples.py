@@ -57,6 +57,7 @@ LABELLED = {
     "a DataLoader": DataLoader(TensorDataset(X, Y), batch_size=2),
     "a pair of tensors": (X, Y),
     "a list of two arrays": [X.numpy(), Y.numpy()],
+    "a pair with a column of labels": (X, Y[:, None]),
     "an array and a list of labels": (X.numpy(), Y.tolist()),
     "a DataLoader of single examples": DataLoader(TensorDataset(X, Y), batch_size=None),
 }
@@ -85,7 +86,7 @@ def test_predictions_take_the_same(classifier):
         ([X], r"its shape \(5, 1, 4, 4\) is that of a batch of 5.*; give one input, .* or all inputs in one array"),
         ((X, Y[:2]), "the examples: they are a pair of 5 inputs and 2 labels; give one label for each input"),
         ((X[0], 1), r"the examples: they are one pair \(x, label\); give a list of such pairs"),
-        ((X, torch.eye(5)), r"input 0: its label has the shape \(5,\)"),
+        ((X, torch.eye(5)), r"the labels: they have the shape \(5, 5\); give one class number .* Y.argmax\(1\)"),
         ([X[0].to_sparse()], "the input: a Tensor cannot be made an array .*; give an array or a dense tensor"),
         ([torch.empty(SHAPE, device="meta")], "the input: a Tensor cannot be made an array"),
         ([[[1.0], [1.0, 2.0]]], "the input: a list cannot be made an array"),

@@ -7,7 +7,6 @@ import functools
 import itertools
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,11 +29,10 @@ _INDICES = {f"%{name}.{'xyz'[i]}": f"t.{name}[{i}]" for name in ("ctaid", "ntid"
 @functools.cache
 def library(source: Path = kernels.NATIVE / "kernels.cu"):
     """The kernels as a library, with the functions of host/kernels.cpp, and `instructions`."""
+    flags = "-std=c++17", "-ptx", "-arch=compute_75", f"-I{kernels.NATIVE}"
+    ptx, _ = kernels.made_by(NVCC, *flags, source=source, name="kernels.ptx")
     with tempfile.TemporaryDirectory() as folder:
-        ptx, translated = Path(folder) / "kernels.ptx", Path(folder) / "kernels.cpp"
-        command = [NVCC, "-std=c++17", "-ptx", "-arch=compute_75", f"-I{kernels.NATIVE}", source, "-o", ptx]
-        run = subprocess.run(command, capture_output=True, text=True, timeout=300)
-        assert run.returncode == 0, run.stderr
+        translated = Path(folder) / "kernels.cpp"
         translated.write_text(translate(ptx.read_text()))
         found = kernels.compiled(translated, "-O1", "-mf16c", "-mfma", "-Wno-unused")
     found.launch.restype, found.instructions.restype = ctypes.c_size_t, ctypes.c_uint64

@@ -8,6 +8,8 @@ import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import numpy as np
+
 import ars
 from ars.engine.worker import Opening, Worker
 
@@ -22,9 +24,9 @@ _PATIENT = {
 
 
 @contextmanager
-def nodes_with(*cores):
-    """A cluster whose nodes have so many cores each, the first of them the head. Workers can import this module only
-    as a copy, because they do not have the tests."""
+def nodes_with(*cores, gpus=0):
+    """A cluster whose nodes have so many cores each, and GPUs, the first of them the head. Workers can import this
+    module only as a copy, because they do not have the tests."""
     for name, value in _PATIENT.items():
         os.environ.setdefault(name, value)
     import ray
@@ -36,7 +38,9 @@ def nodes_with(*cores):
         for attempt in range(5):
             try:
                 for number in cores:
-                    cluster.add_node(num_cpus=number, object_store_memory=OBJECT_STORE, include_dashboard=False)
+                    cluster.add_node(
+                        num_cpus=number, num_gpus=gpus, object_store_memory=OBJECT_STORE, include_dashboard=False
+                    )
                 break
             except Exception as error:  # Ray gives a node 30 seconds to start, which a busy computer may exceed
                 if "timed out" not in str(error).lower() or attempt == 4:
@@ -117,6 +121,56 @@ def refusing(folder, reason):
         return Worker.open(self)
 
     return type("Refusing", (Worker,), {"open": open_worker})
+
+
+def as_its_node_says(folder, kinds):
+    """Workers of nodes that have another package, receive another model, or compute another noise, as the variable NODE
+    of a node says. What then refuses them is what would refuse them on such a computer. The others wait for all
+    kinds before they begin."""
+
+    def open_worker(self):
+        import dataclasses
+        import importlib.metadata
+
+        from ars.engine import selftest
+
+        kind, version, noise = os.environ.get("NODE"), importlib.metadata.version, selftest._host_noise
+        if kind == "version":
+            importlib.metadata.version = lambda name: "0.0.1" if name == "scipy" else version(name)
+        elif kind == "model":
+            content = bytearray(self._task.files["model.onnx"])
+            weights = np.random.default_rng(0).normal(0, 1, (16, 3)).astype(np.float32)  # as in models.linear
+            content[content.index(weights.tobytes())] ^= 1
+            self._task = dataclasses.replace(self._task, files={"model.onnx": bytes(content)})
+        elif kind == "noise":
+            selftest._host_noise = lambda *given: noise(*given) * (1 + 2**-20)
+        opening = Worker.open(self)
+        if kind:
+            (Path(folder) / f"opened-{kind}").touch()
+        return opening
+
+    def certify(self, inputs):
+        while not all((Path(folder) / f"opened-{kind}").exists() for kind in kinds):
+            time.sleep(0.1)
+        time.sleep(2 if inputs[-1].idx == 39 else 0)  # so that the driver has heard of all
+        return Worker.certify(self, inputs)
+
+    return type("AsItsNodeSays", (Worker,), {"open": open_worker, "certify": certify})
+
+
+def on_simulated_gpus():
+    """Workers with a simulated GPU each (tests/simulated_gpu)."""
+    tests = str(Path(__file__).parents[1])
+
+    def open_worker(self):
+        sys.path.insert(0, tests)
+        import simulated_gpu
+
+        self._machine = simulated_gpu.installed()
+        self._machine.__enter__()
+        return Worker.open(self)
+
+    return type("OnSimulatedGpu", (Worker,), {"open": open_worker})
 
 
 def processes_of_workers():

@@ -1,6 +1,7 @@
 """model.pt: what is written comes back, and a file that is not whole is refused in one sentence."""
 
 import contextlib
+import dataclasses
 from pathlib import Path
 from random import Random
 
@@ -11,7 +12,7 @@ from ars.errors import ArsError, ModelError, RunError
 from ars.noise import NoiseKind
 from ars.train.batches import Images
 from ars.train.model_file import ModelSettings, build, load_model, write_model_file
-from ars.train.noise_models import NoiseShape
+from ars.train.noise_models import GeneratorSize, NoiseShape
 
 SHAPE = (1, 12, 12)
 
@@ -42,6 +43,10 @@ def test_a_model_comes_back_as_it_was_written_ready_to_run(file):
         ({"kind": None}, "its settings cannot be read"),
         ({"bounds": {"sigma0": -1.0}}, r"its settings cannot be read \(sigma = -1.0"),
         ({"bounds": 5}, "its settings cannot be read"),
+        ({"generator": {"layers": 0}}, r"its settings cannot be read \(generator-layers = 0"),
+        ({"generator": {"growth": 10**9}}, r"generator-growth = 1000000000 is not valid; it must be from 1 to 1024"),
+        ({"generator": {"stride": 5}}, r"it must divide the sides of the images, which are 12 x 12"),
+        ({"generator": {"depth": 5}}, "its settings cannot be read"),
         ({"width": 3}, "its settings cannot be read"),
         ({"shape": 12}, "its settings cannot be read"),
         ({"shape": ()}, "its examples are not labelled inputs of its shape"),
@@ -58,6 +63,20 @@ def test_settings_that_cannot_be_right_are_refused(file, changed, message):
     torch.save(content, file)
     with pytest.raises(ArsError, match=message):
         load_model(file)
+
+
+def test_a_generator_of_another_size_comes_back_and_an_older_file_has_the_papers(file):
+    content = torch.load(file, weights_only=True)
+    del content["settings"]["generator"]
+    torch.save(content, file)
+    settings, model, content = load_model(file)
+    assert settings.generator == GeneratorSize(4, 16, 1)
+    settings = dataclasses.replace(settings, generator=GeneratorSize(5, 8, 2))
+    examples = Images(**content["examples"])
+    write_model_file(file, settings, build(settings), {"plan": {}}, examples)
+    again, model, _ = load_model(file)
+    assert again == settings
+    assert len(model.noise.dense) == 5
 
 
 @pytest.mark.parametrize("part", ["settings", "weights", "training", "examples", "state"])

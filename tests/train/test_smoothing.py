@@ -9,7 +9,7 @@ from torch import nn
 
 from ars.errors import ArgumentError, UnknownName
 from ars.noise import FAMILIES, NoiseKind
-from ars.train.noise_models import Attenuation, DatasetNoise, NoiseGenerator, NoiseShape, make_noise
+from ars.train.noise_models import Attenuation, DatasetNoise, GeneratorSize, NoiseGenerator, NoiseShape, make_noise
 from ars.train.plan import TrainingPlan
 from ars.train.smoothing import SmoothedModel, standard_noise
 
@@ -169,6 +169,30 @@ def test_the_generator_is_its_dense_block_and_two_branches():
     mean, scale = generator(x)
     torch.testing.assert_close(mean, BOUNDS.mean(generator.mean_branch(features)))
     torch.testing.assert_close(scale, BOUNDS.scale(generator.scale_branch(features)))
+
+
+@torch.no_grad()
+def test_a_larger_generator_sees_further_and_a_stride_multiplies_what_it_sees():
+    """A pixel of the maps depends on the pixels within layers + 1 steps of the grid that the generator works on."""
+    torch.manual_seed(0)
+    for size, reach in ((GeneratorSize(), 5), (GeneratorSize(6, 4), 7), (GeneratorSize(2, 4, 2), 6)):
+        generator = make_noise(NoiseKind.INPUT, (1, 32, 32), BOUNDS, size)
+        for branch in (generator.mean_branch, generator.scale_branch):
+            nn.init.normal_(branch.weight, std=0.5)
+        x = torch.rand(1, 1, 32, 32)
+        moved = x.clone()
+        moved[..., 16, 16] += 1
+        for before, after in zip(generator(x), generator(moved), strict=True):
+            assert before.shape == x.shape
+            rows = (before != after).any(-1).flatten().nonzero().flatten()
+            # With a stride, the pixels of a square share what they see.
+            assert (int(rows.min()), int(rows.max())) == (16 - reach, 16 + reach + size.stride - 1)
+
+
+def test_the_size_of_a_generator_is_counted_in_channels():
+    wide = NoiseGenerator(3, BOUNDS, GeneratorSize(5, 24, 2))
+    assert [(one.in_channels, one.out_channels) for one in wide.dense] == [(12 + 24 * k, 24) for k in range(5)]
+    assert (wide.scale_branch.in_channels, wide.scale_branch.out_channels) == (132, 12)
 
 
 @torch.no_grad()

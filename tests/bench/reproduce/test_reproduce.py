@@ -113,6 +113,7 @@ def test_the_cpu_preset_goes_from_training_to_the_page_and_does_nothing_twice(ar
     text = (tmp_path / "paper.md").read_text()
     assert str(tmp_path) not in text
     assert "Missing" not in text
+    assert "Not trained as" not in text
     assert [row[-1] for row in rows(text, "## Models").values()] == ["certified"] * 2
     ours = rows(text, "## Table 1")
     assert list(ours)[:2] == names
@@ -186,6 +187,9 @@ def test_models_that_are_already_there_are_used_and_others_are_called_missing(ar
     assert models["isotropic-0.25"][1:4] == ["3", "1", "0.0"]
     assert [models[name][-1] for name in models] == ["certified", "not trained"]
     assert "**Missing: input-0.25.**" in text
+    differences = "epochs 3, not 2, draws 1, not 2, consistency 0.0, not 10"
+    assert f"**Not trained as the preset asks: isotropic-0.25 ({differences}).**" in text
+    assert all("isotropic-0.25 \\*" in rows(text, heading) for heading in ("## Table 1", "## Average certified radius"))
     assert "No model of input-wise noise (scope frozen) has been certified yet." in text
     assert "Not made yet: it needs isotropic-0.25 and input-0.25." in text
     # Without its model.pt, the exported model is enough.
@@ -197,9 +201,10 @@ def test_models_that_are_already_there_are_used_and_others_are_called_missing(ar
 
 
 def test_a_page_of_nothing_says_that_nothing_is_there(arrays, tmp_path):
-    result = reproduce("cifar10", "--data", arrays, "--page", "-o", "paper.md")
+    result = reproduce("cifar10", "--data", arrays, "--folder", "kept", "--page", "-o", "paper.md")
     assert result.exit_code == 0, result.output
     text = (tmp_path / "paper.md").read_text()
+    assert "    ars-bench reproduce cifar10 --preset cpu --data toy --folder kept\n" in text
     assert "No model has been certified yet." in text
     assert "**Missing: isotropic-0.25, input-0.25.**" in text
     assert rows(text, "## Table 1")["Cohen, best over sigma"][4:7] == ["83", "61", "43"]

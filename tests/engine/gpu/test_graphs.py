@@ -1,10 +1,12 @@
 """A full batch is one CUDA graph: noise, model and votes. A model that cannot be captured is queued step by step."""
 
 import os
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
+from simulated_gpu.machine import Failure
 from simulated_gpu.tensorrt import make_plan
 from support import models
 from support.engine_runs import certify, records, refused
@@ -22,13 +24,13 @@ pytestmark = [
 @pytest.mark.parametrize("stream", ["1", "2"])
 @pytest.mark.parametrize("family", ["gaussian", "exponential"])
 def test_most_batches_are_graphs_and_the_certificates_are_the_processors(machine, stream, family):
-    noise = ("--noise-stream", stream, "--family", family)
-    assert certify("--device", "cpu", "--out", "expected.sqlite", *noise, n=2000).exit_code == 0
-    result = certify(*noise, engine="model.trt", n=2000)
+    how = ("--noise-stream", stream, "--family", family, "--limit", "8", "--threads", "2")
+    assert certify("--device", "cpu", "--out", "expected.sqlite", *how, n=2000).exit_code == 0
+    result = certify(*how, engine="model.trt", n=2000)
     assert result.exit_code == 0, result.output
     assert "CUDA graph" not in result.stderr
     assert records() == records("expected.sqlite")
-    assert machine.calls["cuGraphLaunch"] > 0.8 * 40 * 2010 / 64
+    assert machine.calls["cuGraphLaunch"] > 0.8 * 8 * 2010 / 64
 
 
 def test_a_graph_serves_batches_with_other_inputs_and_draws_but_not_another_seed(machine):
@@ -97,6 +99,43 @@ def test_an_engine_of_one_batch_size_is_captured_too(machine):
     result = certify("--batch", "auto", engine="fixed.trt")
     assert result.exit_code == 0, result.output
     assert machine.calls["cuGraphLaunch"] > 100
+
+
+def test_without_memory_for_a_graph_the_run_goes_on_step_by_step(machine):
+    assert certify("--device", "cpu", "--out", "expected.sqlite").exit_code == 0
+    machine.faults.only, machine.faults.at = lambda name: name == "cuGraphInstantiate", 2  # after the trial
+    machine.faults.kind = "memory"
+    result = certify("--threads", "1", engine="model.trt")
+    assert result.exit_code == 0, result.output
+    assert machine.faults.happened
+    assert records() == records("expected.sqlite")
+    assert machine.calls["cuGraphLaunch"] == 1, "in the trial"
+
+
+def test_a_lane_that_fails_while_another_makes_a_graph_ends_the_run_and_the_rest_can_be_certified(machine):
+    assert certify("--device", "cpu", "--out", "expected.sqlite").exit_code == 0
+    in_capture, failed, call = threading.Event(), threading.Event(), machine.call
+
+    def fail_meanwhile(name):
+        call(name)
+        if not threading.current_thread().name.startswith("lane"):
+            return
+        if name == "cuStreamEndCapture" and not in_capture.is_set():
+            in_capture.set()
+            assert failed.wait(60), "the other lane has failed before this capture ends"
+        elif name == "cuEventSynchronize" and in_capture.is_set() and not failed.is_set():
+            failed.set()
+            raise Failure("error", "this is a test")
+
+    machine.call = fail_meanwhile
+    refused(certify("--threads", "2", engine="model.trt"), "cuEventSynchronize failed: this is a test", status=1)
+    del machine.call
+    assert failed.is_set()
+    assert not any(machine.held().values()), "nor is the graph that was made"
+    before = records()
+    assert certify("--threads", "2", engine="model.trt").exit_code == 0
+    assert records() == records("expected.sqlite")
+    assert records()[: len(before)] == before
 
 
 def test_a_graph_that_cannot_be_made_in_a_run_is_one_sentence(machine):

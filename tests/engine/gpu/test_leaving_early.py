@@ -22,11 +22,13 @@ class Interrupted(Exception):
 
 
 @pytest.fixture
-def classifier(tmp_path, monkeypatch, machine):
+def classifier(request, tmp_path, monkeypatch, machine):
     monkeypatch.chdir(tmp_path)
     models.linear(Path("model.onnx"), SHAPE)
     Path("model.trt").write_bytes(make_plan(Path("model.onnx").read_bytes()))
-    with ars.load("model.trt", sigma=0.25, batch=32, seed=1) as classifier:
+    devices = getattr(request, "param", "cuda:0")
+    machine.reset(gpus=len(devices.split(",")))
+    with ars.load("model.trt", sigma=0.25, batch=32, seed=1, device=devices) as classifier:
         yield classifier
 
 
@@ -51,14 +53,15 @@ def leave(classifier, batches, inputs):
         pass
 
 
-def test_a_run_can_be_left_at_any_moment_a_hundred_times(classifier, machine):
+@pytest.mark.parametrize(("classifier", "times"), [("cuda:0", 100), ("cuda:0,cuda:1", 30)], indirect=["classifier"])
+def test_a_run_can_be_left_at_any_moment_a_hundred_times(classifier, machine, times):
     expected = classifier.certify(INPUTS[0], PLAN, input_id=0)
     held, moments = machine.held(), random.Random(7)
     del held["graphs"]
-    for _ in range(100):
+    for _ in range(times):
         leave(classifier, moments.randrange(60), moments.randrange(6))
         now = machine.held()
-        assert now.pop("graphs") <= 4 * 16, "a lane keeps a few for the next runs"
+        assert now.pop("graphs") <= machine.gpus * 4 * 16, "a lane keeps a few for the next runs"
         assert now == held
     assert classifier.certify(INPUTS[0], PLAN, input_id=0) == expected
 

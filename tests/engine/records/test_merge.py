@@ -213,3 +213,14 @@ def test_a_store_is_not_merged_into_what_sqlite_keeps_beside_another(suffix):
     """SQLite would take it for a log, and remove it."""
     certify_shard(1, 2)
     refused(merge("1.sqlite", output=f"1.sqlite{suffix}"), "it belongs to the input 1.sqlite")
+
+
+def test_an_audit_of_a_run_of_many_computers_names_one_and_counts_the_others():
+    certify("--limit", "12")
+    header, found = read_header(Path("run.sqlite")), list(ars.read_records("run.sqlite"))
+    with Store(Path("many.sqlite"), header) as store:
+        store.add(*(replace(one, made_by=replace(one.made_by, node=f"node-{one.idx % 4}")) for one in found))
+    audit = CliRunner().invoke(main, ["audit", "many.sqlite"])
+    assert audit.exit_code == 0, audit.output
+    assert "different environment: node: the run's is node-0 (and 3 others), and here it is" in audit.stdout
+    assert audit.stdout.count("different environment") == 1

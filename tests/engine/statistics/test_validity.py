@@ -92,7 +92,7 @@ def falling_limits(monkeypatch, find):
 
 
 def test_what_excludes_a_lower_rate_excludes_each_rate_that_is_tested_after_it(monkeypatch):
-    """The proof in ladder.py rests on this. It needs the floor: without one, limits sometimes fall."""
+    """The proof in docs/adaptive-validity.md rests on this. It needs the floor: without one, limits sometimes fall."""
     assert falling_limits(monkeypatch, find_limits) == 0
     assert falling_limits(monkeypatch, lambda rate, n, alpha, floor: find_limits(rate, n, alpha)) > 0
 
@@ -134,13 +134,13 @@ def exact_search_error(rate, level):
     search = _Search((), (), (RATES, fine_ladder(N)), N, level)
 
     class GoesWrong:
-        """Counts that exclude a tested rate if it is above the true one, and keep it otherwise."""
+        """Counts at look 0 that exclude a tested rate if it is above the true one, and keep it otherwise."""
 
         def __iter__(self):
             tested = search._rates[len(search._rates) // 2]
-            yield 0, math.inf if tested <= rate else -1
+            yield math.inf if tested <= rate else -1
 
-    search._looks = GoesWrong()
+    search._numbers, search._counts = (0,), GoesWrong()
     while search.gap:
         search.test()
     return chance_to_meet(rate, N, search._floor)
