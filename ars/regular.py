@@ -23,7 +23,7 @@ def check_regular(path: Path | str, error: type[FileError] = FileError) -> None:
 
 
 def check_small(path: Path | str, error: type[FileError] = FileError) -> None:
-    """Refuse what is not a regular file, or is larger than any text that is read whole: holes cost no room on a disk."""
+    """Refuse what is not a regular file, or is larger than any text that is read whole. Holes need no disk."""
     check_regular(path, error)
     if os.path.exists(path) and os.path.getsize(path) > LARGEST_TEXT:
         raise error(path, f"it has {os.path.getsize(path):,} bytes, more than any file of its kind", "give another one")
