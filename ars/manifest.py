@@ -13,7 +13,7 @@ from ars.errors import ArgumentError, ArsError, ModelError, UnknownName, one_lin
 from ars.external_data import ExternalFile, hash_model
 from ars.noise import NoiseKind, family_named
 from ars.plain_json import parse_json
-from ars.regular import check_regular
+from ars.regular import check_small
 from ars.switch import finish_switch
 
 __all__ = [
@@ -137,7 +137,7 @@ class Manifest:
     @classmethod
     def read(cls, path: Path) -> "Manifest":
         finish_switch(path)
-        check_regular(path, ModelError)
+        check_small(path, ModelError)
         try:
             data: dict[str, Any] = parse_json(path.read_bytes())
             if data["format"] != FORMAT:

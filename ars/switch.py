@@ -18,7 +18,7 @@ from types import FrameType
 
 from ars.errors import ModelError
 from ars.plain_json import parse_json
-from ars.regular import check_regular
+from ars.regular import check_small
 from ars.temporaries import sync
 
 __all__ = ["finish_switch", "switch"]
@@ -66,7 +66,7 @@ def finish_switch(manifest: Path) -> None:
 def _finish(manifest: Path, journal: Path) -> None:
     from ars.external_data import hash_model
 
-    check_regular(journal / _LIST, ModelError)
+    check_small(journal / _LIST, ModelError)
     content = parse_json((journal / _LIST).read_bytes())
     folder = manifest.parent
     for name in content["move"]:

@@ -24,6 +24,7 @@ from ars.export.source import Array, OwnModel, Source
 from ars.export.tensorrt import BuildOptions, Flavour, build_engine, check_capabilities, find_flavour, local_gpu
 from ars.external_data import hash_model
 from ars.manifest import PRECISIONS, Manifest, Parity
+from ars.regular import check_regular
 from ars.trial import own_models
 
 __all__ = ["ExportPlan", "export_model"]
@@ -172,6 +173,8 @@ def _choose_examples(source: Source, plan: ExportPlan, progress: ExportProgress)
 
 def _open(path: Path | None, own: OwnModel) -> Source:
     """Open what is to be exported. An ONNX file needs no torch."""
+    if path is not None:
+        check_regular(path, ModelError)
     if path is not None and path.suffix == ".onnx" and own.arch is None and own.weights is None:
         return open_onnx(path, own)
     from ars.export.sources import open_torch_source

@@ -8,7 +8,7 @@ from typing import Any
 from ars.bench.run.result import FORMAT, BenchResult, Measurement
 from ars.errors import FileError, one_line
 from ars.plain_json import parse_json
-from ars.regular import check_regular
+from ars.regular import check_small
 
 __all__ = ["read_result"]
 
@@ -55,7 +55,7 @@ _MEASUREMENT: dict[str, Fits] = {
 def read_result(path: Path) -> BenchResult:
     """The benchmark in a file. Raises a FileError if the file holds none, or is damaged."""
     fix = "give a file that `ars-bench run --export-json` wrote"
-    check_regular(path)
+    check_small(path)
     try:
         return _result(parse_json(path.read_bytes()))
     except OSError as error:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -61,6 +62,9 @@ def _looks(text: Value) -> tuple[Look, ...]:
     return tuple(Look(*map(_count, look)) for look in parse_json(text))
 
 
+# Thousands of rows share a few environments, whose reading takes longer than that of all other columns.
+_environment = lru_cache(maxsize=256)(Environment.from_row)
+
 # Far beyond every radius, which is a float32 times a factor below 10^3, and every time, and safe to calculate with.
 _LARGEST_SIZE, _LONGEST = 1e42, 1e9
 
@@ -76,6 +80,7 @@ DIMENSIONS = Kind("INTEGER", _checked(int | None, lambda value: value is None or
 INVERSE = Kind("REAL", _checked(float | None, lambda value: value is None or 0 < value < math.inf))
 SECONDS = Kind("REAL NOT NULL", _checked(float, lambda value: 0 <= value <= _LONGEST))
 SHARE = Kind("REAL NOT NULL", _checked(float, lambda value: 0 < value < 1))
+BOUND = Kind("REAL NOT NULL", _checked(float, lambda value: 0 <= value <= 1))
 CHANCE = Kind("REAL NOT NULL", _checked(float, lambda value: 0 <= value < 1))
 TEXT = Kind("TEXT NOT NULL", _checked(str, lambda value: True))
 NAME = Kind("TEXT", _checked(str | None, lambda value: True))
@@ -84,7 +89,7 @@ COUNTS = Kind("TEXT NOT NULL", _counts, json.dumps)
 LOOKS = Kind("TEXT NOT NULL", _looks, json.dumps)
 ENVIRONMENT = Kind(
     "TEXT",
-    lambda text: None if text is None else Environment.from_row(text),
+    lambda text: None if text is None else _environment(text),
     lambda made_by: None if made_by is None else made_by.to_row(),
 )
 
@@ -152,8 +157,8 @@ COLUMNS = (
     Column("radius", "radius"),
     Column("correct", "correct", shown=_yes, as_json=_yes, arrow="int64"),
     Column("time", "seconds", shown=_time, as_json=_time),
-    Column("p_a", "certificate.p_a", SIZE, title="pA ≥", reported=lambda p_a: format_radius(p_a, 4)),
-    Column("p_b", "certificate.p_b", SIZE, title="pB ≤", reported=_up),
+    Column("p_a", "certificate.p_a", BOUND, title="pA ≥", reported=lambda p_a: format_radius(p_a, 4)),
+    Column("p_b", "certificate.p_b", BOUND, title="pB ≤", reported=_up),
     Column("K", "certificate.K", SIZE),
     Column("sigma_min", "certificate.sigma_min", SCALE, title="min σ", reported="{:.4g}".format),
     Column("sigma_geomean", "certificate.sigma_geomean", SCALE),

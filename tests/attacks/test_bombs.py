@@ -17,9 +17,10 @@ import pytest
 import torch
 from PIL import Image
 
+from ars.bench.run.result_file import read_result
 from ars.data import ImageSize, memory, open_data, parse_ranges, select
 from ars.data.pixels import to_pixels
-from ars.errors import ArgumentError, DataError, ModelError
+from ars.errors import ArgumentError, DataError, FileError, ModelError
 from ars.manifest import Manifest
 from ars.train.weights import read_torch_file
 
@@ -318,3 +319,12 @@ def test_folders_and_images_whose_names_are_not_utf8(tmp_path):
         with pytest.raises(DataError, match=r"\\xff.*: its name is not UTF-8; rename it") as caught:
             open_data(str(folder))
         str(caught.value).encode()
+
+
+@pytest.mark.parametrize("read", [Manifest.read, read_result])
+def test_a_text_of_gigabytes_is_refused_before_it_is_read(tmp_path, read):
+    """Such a file takes no room on the disk."""
+    with (tmp_path / "m.json").open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(FileError, match="it has 1,099,511,627,776 bytes, more than any file of its kind"):
+        read(tmp_path / "m.json")

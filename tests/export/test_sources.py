@@ -1,6 +1,7 @@
 """Models of the user's own: what is taken, and what is refused, with the fix."""
 
 import copy
+import os
 import sys
 import warnings
 import zipfile
@@ -368,3 +369,10 @@ def test_an_export_of_transformers_gets_the_right_advice(folder):
         "hf.pt2: it returns an object of transformers, and not only logits; export a module that returns "
         "model(x).logits, or give the model itself to ars.load in Python"
     )
+
+
+@pytest.mark.parametrize("name", ["pipe.pt", "pipe.onnx", "pipe"])
+def test_a_pipe_is_refused_at_once(name):
+    """Telling TorchScript from other files waited for ever."""
+    os.mkfifo(name)
+    assert "it is not a regular file" in refused(name, *OWN)

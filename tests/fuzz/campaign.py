@@ -5,6 +5,10 @@
 Each reader may refuse a file with an error of ARS, in one line, or accept it. Anything else is a finding: another
 exception, a crash, more than 60 s, more than 2 GiB, a program that was started, a message of several lines, rows of a
 store that the run does not have. A finding is printed with the number that repeats it: --reader NAME --only NUMBER.
+
+With --here all mutations are tried in this process, without a limit of time, for a debugger or for coverage:
+
+    python -m coverage run tests/fuzz/campaign.py --here --count 4000 && python -m coverage report
 """
 
 import argparse
@@ -88,6 +92,15 @@ def work(reader: Reader, seed: int, numbers: list[int], answers) -> None:
     answers.close()
 
 
+def run_here(reader: Reader, seed: int, numbers: list[int]) -> dict[int, str]:
+    """The verdict on each mutation, tried in this process."""
+    verdicts = {}
+    for number in numbers:
+        with tempfile.TemporaryDirectory() as folder:
+            verdicts[number] = try_one(reader, mutate(reader, seed, number), Path(folder))
+    return verdicts
+
+
 def run(reader: Reader, seed: int, numbers: list[int]) -> dict[int, str]:
     """The verdict on each mutation."""
     verdicts: dict[int, str] = {}
@@ -122,6 +135,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--reader", action="append")
     parser.add_argument("--only", type=int)
+    parser.add_argument("--here", action="store_true")
     options = parser.parse_args()
     readers = [reader for reader in READERS if options.reader is None or reader.name in options.reader]
     shares = sum(reader.share for reader in readers)
@@ -129,7 +143,8 @@ def main() -> int:
     for reader in readers:
         begun = time.monotonic()
         count = -(-options.count * reader.share // shares)
-        verdicts = run(reader, options.seed, [options.only] if options.only is not None else list(range(count)))
+        numbers = [options.only] if options.only is not None else list(range(count))
+        verdicts = (run_here if options.here else run)(reader, options.seed, numbers)
         kinds = collections.Counter(verdict.partition(":")[0] for verdict in verdicts.values())
         totals.update(kinds)
         said = ", ".join(f"{kinds[kind]} {kind}" for kind in ("refused", "accepted", "finding"))

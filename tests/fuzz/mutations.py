@@ -208,8 +208,8 @@ def mutate_sqlite(content: bytes, rng: random.Random) -> bytes:
                 base.execute(f"CREATE TRIGGER t AFTER INSERT ON {table} BEGIN DELETE FROM {table}; END")
             else:
                 base.execute(f"PRAGMA user_version = {rng.choice((0, 1, 2, 99))}")
-        except (sqlite3.Error, ValueError, OverflowError):
-            pass  # a column that cannot be dropped, or a value that its constraint refuses
+        except (sqlite3.Error, ValueError, OverflowError, IndexError):
+            pass  # a column that cannot be dropped, a value that its constraint refuses, or an empty list
         finally:
             base.close()
         return path.read_bytes()

@@ -13,6 +13,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,7 @@ from ars.data import ImageSize, open_data
 from ars.data.labels import read_classes
 from ars.engine.noise_maps import Maps
 from ars.engine.records.covers import read_perturbed
+from ars.engine.records.merge import merge_runs
 from ars.engine.records.store import read_header
 from ars.engine.runners.onnxruntime import OnnxRuntime
 from ars.engine.runners.openvino import OpenVino
@@ -298,6 +300,14 @@ def _inspect(path: Path) -> None:
     _command("inspect", str(path))
 
 
+@lru_cache
+def _store(name: str) -> bytes:
+    """An older store in the format of this version, whose rows have checksums."""
+    with tempfile.TemporaryDirectory() as place:
+        merge_runs([STORES / name], Path(place) / name)
+        return (Path(place) / name).read_bytes()
+
+
 def _results(name: str) -> Callable[[Path], None]:
     """Reads a store; what it shows must be what the good store has, or nothing."""
     good: list[set[str]] = []
@@ -305,7 +315,7 @@ def _results(name: str) -> Callable[[Path], None]:
     def read(path: Path) -> None:
         if not good:
             copy = path.with_name("good.sqlite")
-            copy.write_bytes((STORES / name).read_bytes())
+            copy.write_bytes(_store(name))
             good.append(set(_rows(copy)))
         shown = set(_rows(path))
         if not shown <= good[0]:
@@ -376,9 +386,9 @@ READERS = (
     Reader("onnx structure", "m.onnx", _made(models.quantised), m.mutate_onnx, _check_structure, 20),
     Reader("onnx, onnxruntime", "m.onnx", _made(models.quantised), m.mutate_onnx, _load(OnnxRuntime), 1),
     Reader("onnx, openvino", "m.onnx", _made(models.quantised), m.mutate_onnx, _load(OpenVino), 1),
-    Reader("store, fixed n", "r.sqlite", (STORES / "fixed.sqlite").read_bytes, m.mutate_sqlite,
-           _results("fixed.sqlite"), 5),
-    Reader("store, adaptive", "r.sqlite", (STORES / "adaptive.sqlite").read_bytes, m.mutate_sqlite,
+    Reader("store, fixed n", "r.sqlite", partial(_store, "fixed.sqlite"), m.mutate_sqlite, _results("fixed.sqlite"), 5),
+    Reader("store, adaptive", "r.sqlite", partial(_store, "adaptive.sqlite"), m.mutate_sqlite,
            _results("adaptive.sqlite"), 5),
-    Reader("store, inspected", "r.sqlite", (STORES / "fixed.sqlite").read_bytes, m.mutate_sqlite, _inspect, 2),
+    Reader("store, inspected", "r.sqlite", partial(_store, "fixed.sqlite"), m.mutate_sqlite, _inspect, 2),
+    Reader("store, older", "r.sqlite", (STORES / "fixed.sqlite").read_bytes, m.mutate_sqlite, _rows, 2),
 )  # fmt: skip
