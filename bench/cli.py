@@ -178,11 +178,15 @@ def cluster(workers: int, inputs: int, seconds: float, as_json: bool) -> None:
     click.echo(f"in the last four fifths of the run, the driver grew by {found.memory_growth / 2**20:.1f} MiB{shared}")
 
 
-@main.command()
+@main.command(
+    examples=[
+        "ars-bench workers",
+    ],
+)
 @click.option("--inputs", default=40, show_default=True, type=click.IntRange(4), help="Inputs in a run.")
 @click.option("--n", default=20_000, show_default=True, type=click.IntRange(1), help="Draws that bound the share.")
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(1), help="Rounds that count.")
-@click.option("--json", "as_json", is_flag=True, help="Print all times and ratios as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def workers(inputs: int, n: int, rounds: int, as_json: bool) -> None:
     """Time two workers of a Ray cluster, each with one core, against one process with two threads."""
     from ars.bench.micro.workers import CLUSTER, PROCESS, time_workers
