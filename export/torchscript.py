@@ -30,7 +30,7 @@ def convert_script(script: ScriptModule, shape: tuple[int, ...], named: Path | s
         with silence():
             own = torch.jit.load(io.BytesIO(script_bytes(script)))  # the converter changes code, which copies share
             module: nn.Module = TS2EPConverter(own, (torch.zeros(2, *shape),)).convert().module()
-            for part in module.modules():  # notes about its nodes, which contradict those of the next export
+            for part in module.modules():  # notes about its nodes, which those of the next export may contradict
                 for node in getattr(getattr(part, "graph", None), "nodes", ()):
                     node.meta.pop("custom", None)
     except Exception as error:  # it raises many types of errors

@@ -19,6 +19,7 @@ from torch import nn
 from ars.engine.backends import load_runner
 from ars.export.onnx_files import write_onnx
 from ars.export.precision import write_int8
+from ars.export.torchscript import convert_script
 from ars.manifest import manifest_beside
 from ars.noise import NoiseKind
 from ars.train.classifiers import Normalize, make_classifier
@@ -57,6 +58,14 @@ def test_an_architecture_with_its_weights(folder, body):
     assert (manifest.shape, manifest.classes) == (SHAPE, CLASSES)
     noise = manifest.noise
     assert (noise.family, noise.kind, noise.sigma0) == ("laplace", NoiseKind.ISOTROPIC, 0.25)
+
+
+def test_what_torchscript_becomes_carries_no_notes_into_the_next_export(body):
+    """torch.export refuses a module whose notes are others than its own, as it did for a traced ResNet."""
+    module = convert_script(torch.jit.script(body), SHAPE, "script.pt", "")
+    nodes = [node for part in module.modules() for node in getattr(getattr(part, "graph", None), "nodes", ())]
+    assert len(nodes) > 3
+    assert not any("custom" in node.meta for node in nodes)
 
 
 def test_a_torchscript_file(folder, body):
