@@ -40,6 +40,7 @@ PARSED = {
     r"ars-bench (paper|field|reproduce)": "hours; tests/bench/paper, test_field.py and reproduce run them in small",
     r"ars-bench gpu-report": "a GPU; tests/bench/test_gpu_report.py runs it on a simulated one",
     r"ars-train --dataset imagenet": "ImageNet",
+    r"ars-engine certify .*--data cifar10/test": "CIFAR-10",
     r".*--arch timm:": "timm, which is not installed",
     r"ars-export (script.pt .*--sigma 0.5 |program.pt2|mine.onnx|lite.onnx|digits.onnx)": (
         "files of other programs; tests/test_what_works.py makes them and runs such commands"
