@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 NATIVE := $(wildcard engine/native/*.h engine/native/*.cpp engine/native/*.cu)
 CPP := $(NATIVE) $(wildcard $(addprefix tests/engine/native/*.,cpp cu) $(addprefix tests/simulated_gpu/host/*.,h cpp) tests/fuzz/native.cpp)
 
-.PHONY: chaos check clean demo docs format fuzz gpu-report test test-gpu-lab test-slow tree
+.PHONY: chaos check clean demo docs format fuzz gpu-report locks test test-gpu-lab test-slow tree wheel
 
 demo: $(VENV)/installed
 	examples/demo.sh
@@ -55,6 +55,16 @@ gpu-report:
 	.venv-gpu/bin/pip install --quiet --constraint constraints-gpu.txt '.[gpu,train]'
 	.venv-gpu/bin/ars-bench gpu-report
 
+# The source distribution and a wheel for this machine, in dist, tried in empty environments with the newest packages and with
+# the oldest. The oldest numpy has wheels up to Python 3.12.
+wheel: $(VENV)/develop
+	$(call install,release)
+	rm -rf dist
+	PYTHON=$(BIN)/python tests/wheel/build.sh dist
+	SBOM=$(abspath dist/sbom.cdx.json) PYTHON=$(abspath $(BIN))/python tests/wheel/try.sh dist/*.whl
+	$(BIN)/python tests/wheel/oldest.py cpu > build/oldest.txt
+	PYTHON=$(BIN)/python tests/wheel/try.sh dist/*.whl build/oldest.txt
+
 # mypy does not follow an editable install, and neither does the reader of docstrings for the site, so build/tree shows
 # them the folders as the import package.
 tree:
@@ -83,11 +93,21 @@ define install
 	$(BIN)/pip install --quiet --constraint constraints.txt --requirement $(VENV)/requirements.txt
 endef
 
-$(VENV)/base: pyproject.toml constraints.txt
+BASE := cpu train openvino report rtx
+DEVELOP := $(BASE) parquet pandas cluster docs dev
+
+# Every package is checked against its hashes; locks/README.md says why torch is not. HASHES=no installs by version alone.
+HASHES ?= yes
+define locked
+	$(if $(filter no,$(HASHES)),,$(BIN)/pip install --quiet --require-hashes --no-deps --requirement locks/$(1).txt)
+	$(call install,$(2))
+endef
+
+$(VENV)/base: pyproject.toml constraints.txt locks/base.txt
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("ARS needs Python 3.11 or newer; try make PYTHON=python3.11")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(call locked,base,$(BASE))
 	$(BIN)/pip install --quiet --constraint constraints.txt scikit-build-core nanobind cmake ninja
-	$(call install,cpu train openvino report rtx)
 	touch $@
 
 $(VENV)/installed: $(VENV)/base CMakeLists.txt $(NATIVE)
@@ -95,6 +115,12 @@ $(VENV)/installed: $(VENV)/base CMakeLists.txt $(NATIVE)
 	$(BIN)/pip install --quiet --no-build-isolation --no-deps --editable .
 	touch $@
 
-$(VENV)/develop: $(VENV)/installed
-	$(call install,cpu train openvino report rtx parquet pandas cluster docs dev)
+$(VENV)/develop: $(VENV)/installed locks/develop.txt
+	$(call locked,develop,$(DEVELOP))
 	touch $@
+
+# The locks, after a change of pyproject.toml or constraints.txt.
+locks: $(VENV)/installed
+	$(call install,release)
+	PATH=$(abspath $(BIN)):$$PATH $(BIN)/python locks/lock.py locks/base.txt $(BASE)
+	PATH=$(abspath $(BIN)):$$PATH $(BIN)/python locks/lock.py locks/develop.txt $(DEVELOP)

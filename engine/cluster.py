@@ -86,10 +86,9 @@ class Cluster:
         return self
 
     def _find_address(self) -> str:
-        """Where ray.init will look for `auto`: where RAY_ADDRESS says, or the last cluster of this computer."""
-        if self.address != "auto":
-            return self.address
-        return str(self._ray._private.services.get_ray_address_from_environment("auto", None))
+        """Where ray.init will look for `auto`, if RAY_ADDRESS says it. A cluster of this computer it finds itself, with
+        its token."""
+        return os.environ.get("RAY_ADDRESS") or "auto" if self.address == "auto" else self.address
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -221,7 +220,7 @@ def _check_reachable(address: str) -> None:
         return  # auto, local, or something that Ray has to judge
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
-        problem = _ask_who_listens(target, client)
+        problem = _find_problem(target, client)
     except (OSError, OverflowError) as error:
         problem = one_line(error)
     if problem is not None:
@@ -230,14 +229,13 @@ def _check_reachable(address: str) -> None:
         raise InputError(f"{problem}; start one with `ray start --head` ({usual}), or use --cluster local")
 
 
-def _ask_who_listens(target: str, client: bool) -> str | None:
-    """Why what listens there is not a Ray cluster; None if it is one. Both of Ray's ports speak gRPC: that of a cluster
-    has the usual health service, and that for clients has Ray's own."""
+def _find_problem(target: str, client: bool) -> str | None:
+    """What is wrong with what listens there, if it is no Ray cluster. Both of Ray's ports speak gRPC."""
     if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
         return None
     import grpc
 
-    service = "/ray.rpc.RayletDriver/ClusterInfo" if client else "/grpc.health.v1.Health/Check"
+    service = "/ray.rpc.RayletDriver/ClusterInfo" if client else "/ray.rpc.NodeInfoGcsService/CheckAlive"
     with grpc.insecure_channel(target) as channel:
         try:
             channel.unary_unary(service)(b"", timeout=CONNECT_SECONDS)
@@ -246,6 +244,10 @@ def _ask_who_listens(target: str, client: bool) -> str | None:
                 return "what listens there does not answer as Ray does"
             if error.code() is grpc.StatusCode.UNIMPLEMENTED:
                 return "another service listens there"
+            if error.code() is grpc.StatusCode.UNAUTHENTICATED and "RAY_AUTH_MODE" not in os.environ:
+                problem = f"the Ray cluster at {target} asks for a token"
+                fix = "set RAY_AUTH_MODE=token, and copy ~/.ray/auth_token from its head"
+                raise InputError(f"{problem}; {fix}") from error
     return None
 
 

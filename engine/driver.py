@@ -192,7 +192,7 @@ class Driver:
             while (chunk := self.dispatch.take(member)) is not None:
                 sent: frozenset[int] = frozenset()
                 try:
-                    given = list(chunk.inputs) if self.data_on_workers else list(self.work.read(chunk.inputs))
+                    given: list[Any] = list(chunk.inputs if self.data_on_workers else self.work.read(chunk.inputs))
                     if given:
                         ticket = self.crew.ask(member.worker, "certify", given)
                         sent = frozenset(one if isinstance(one, int) else one.idx for one in given)

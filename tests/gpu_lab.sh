@@ -14,7 +14,8 @@ if ! [ -d "$site/pycuda" ]; then
   curand=$(dirname "$(find "$site/nvidia" -name 'libcurand.so.*' | head -n 1)")
   ln -sf "$(find "$curand" -name 'libcurand.so.*' | head -n 1)" "$lab/lib/libcurand.so"
   echo 'void nothing(void) {}' | cc -shared -fPIC -Wl,-soname,libcuda.so.1 -x c - -o "$lab/lib/libcuda.so"
-  CPLUS_INCLUDE_PATH=$toolkit/include:$(dirname "$curand")/include LIBRARY_PATH=$lab/lib CUDA_ROOT=$toolkit \
+  # Without optimisation, its largest file takes a third of the time to compile.
+  CXXFLAGS='-O0 -g0 -fwrapv -DNDEBUG' CPLUS_INCLUDE_PATH=$toolkit/include:$(dirname "$curand")/include LIBRARY_PATH=$lab/lib CUDA_ROOT=$toolkit \
     "$bin/pip" install --quiet --target "$site" --no-deps pycuda
 fi
 curand=$(dirname "$(find "$site/nvidia" -name 'libcurand.so.*' | head -n 1)")

@@ -1,10 +1,13 @@
 """The examples run, and the demo does all that it says."""
 
+import hashlib
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import ars
@@ -27,6 +30,25 @@ def run_store(tmp_path):
     inputs = ars.Inputs(str(folder / "images.npz"), limit=2)
     with ars.load(folder / "classifier.onnx", sigma=0.5, batch=32) as classifier:
         return ars.certify_run(classifier, inputs, ars.Plan(n=100), store=tmp_path / "run.sqlite").store
+
+
+def test_the_model_to_start_from_is_the_one_on_its_card():
+    folder = EXAMPLES / "cifar10"
+    card = (folder / "README.md").read_text()
+    manifest = json.loads((folder / "isotropic-0.5.json").read_text())
+    hashes = {entry["path"]: entry["sha256"] for entry in manifest["files"] if entry["role"] != "trained"}
+    assert {path.name for path in folder.glob("*.onnx")} == hashes.keys()
+    for name, stated in hashes.items():
+        content = (folder / name).read_bytes()
+        assert hashlib.sha256(content).hexdigest() == stated
+        assert f"| `{name}` | {len(content):,} | `{stated}` |" in card
+    assert sum(path.stat().st_size for path in folder.iterdir()) < 3_000_000
+
+
+def test_the_model_to_start_from_certifies_colour_images():
+    with ars.load(EXAMPLES / "cifar10" / "isotropic-0.5.onnx", batch=32) as classifier:
+        made = classifier.certify(np.full((3, 32, 32), 0.5, np.float32), n=100)
+    assert sum(made.counts) == 100
 
 
 @pytest.mark.slow

@@ -43,9 +43,7 @@ def test_a_command_says_what_it_does_then_its_options_then_examples(name):
     assert [s for s in sections if s != "Commands"] == ["Usage", "Options", "Examples"]
     if "Commands" in sections:
         assert sections.index("Commands") == 2
-    assert re.match(r"[A-Z]\w+,? [^.]*\.", COMMANDS[name].help.replace("model.pt", "model")), (
-        "a sentence that says what"
-    )
+    assert re.match(r"[A-Z]\w+,? [^.]*\.", COMMANDS[name].help.replace("model.pt", "model")), name
     assert max(map(len, shown.output.splitlines())) <= 90
 
 

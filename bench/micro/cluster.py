@@ -31,7 +31,7 @@ class ClusterCost:
     seconds_each: float
     """How long a worker sleeps for an input."""
     efficiency: float
-    """The share of the workers' time that they slept, from the moment that all were ready to the last input."""
+    """The share of the workers' time that they slept, from the moment that each was ready to the last input."""
     driver_seconds: float
     """The processor time of the driver for one certificate: reading the input, dispatch and commit."""
     memory_growth: int
@@ -70,18 +70,23 @@ class Sleeping(Worker):
 
 
 class _Watch(RunProgress):
-    def __init__(self, workers: int, inputs: int) -> None:
-        self._wanted, self._inputs = workers, inputs
-        self.done = self.done_before = 0
-        self.complete: float | None = None
+    def __init__(self, inputs: int) -> None:
+        self._inputs = inputs
+        self.done = 0
+        self.worker_seconds = 0.0
+        """The time that workers were ready, added up over them."""
+        self._ready, self._since = 0, time.perf_counter()
         self.sizes: list[tuple[int, int | None]] = []
 
     def workers(self, ready: int, starting: int) -> None:
-        if ready == self._wanted and self.complete is None:
-            self.complete, self.done_before = time.perf_counter(), self.done
+        now = time.perf_counter()
+        self.worker_seconds += self._ready * (now - self._since)
+        self._ready, self._since = ready, now
 
     def certified(self, record: Record) -> None:
         self.done += 1
+        if self.done == self._inputs:
+            self.workers(0, 0)
         if self.done in (self._inputs // 5, self._inputs):
             self.sizes.append((_resident(os.getpid(), "VmRSS"), _shared_memory()))
 
@@ -90,7 +95,7 @@ def measure_cluster(workers: int, inputs: int, seconds: float) -> ClusterCost:
     """Run so many inputs over a cluster of this computer whose workers sleep so long for each."""
     images = np.random.default_rng(0).random((inputs, *_SHAPE), dtype=np.float32)
     with tempfile.TemporaryDirectory(prefix="ars-") as folder:
-        data, watch = Path(folder, "data.npz"), _Watch(workers, inputs)
+        data, watch = Path(folder, "data.npz"), _Watch(inputs)
         np.savez(data, x=images, y=np.full(inputs, 3))
         cluster = Cluster("local", workers=workers)
         cluster.make_worker, cluster.cores = _Sleepers(seconds), workers
@@ -98,15 +103,13 @@ def measure_cluster(workers: int, inputs: int, seconds: float) -> ClusterCost:
         with cluster, load(MODEL, sigma=0.25, batch=8) as classifier:
             used = time.process_time()
             certify_run(classifier, data, plan, store=store, cluster=cluster, progress=watch)
-            end, used = time.perf_counter(), time.process_time() - used
-    start = watch.complete
-    slept = (watch.done - watch.done_before) * seconds
+            used = time.process_time() - used
     (memory, shared), (memory_end, shared_end) = watch.sizes
     return ClusterCost(
         workers,
         inputs,
         seconds,
-        0.0 if start is None else slept / (workers * (end - start)),
+        inputs * seconds / watch.worker_seconds,
         used / inputs,
         memory_end - memory,
         None if shared is None or shared_end is None else shared_end - shared,

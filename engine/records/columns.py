@@ -61,17 +61,20 @@ def _looks(text: Value) -> tuple[Look, ...]:
     return tuple(Look(*map(_count, look)) for look in parse_json(text))
 
 
+# Far beyond every radius, which is a float32 times a factor below 10^3, and every time, and safe to calculate with.
+_LARGEST_SIZE, _LONGEST = 1e42, 1e9
+
 KEY = Kind("INTEGER PRIMARY KEY", _count)
 LABEL = Kind("INTEGER", _checked(int | None, lambda value: value is None or value >= 0))
 ANSWER = Kind("INTEGER NOT NULL", _checked(int, lambda value: value >= ABSTAIN))
 COUNT = Kind("INTEGER NOT NULL", _count)
 DRAWS = Kind("INTEGER NOT NULL", _checked(int, lambda value: value > 0))
 FLAG = Kind("INTEGER NOT NULL", lambda value: bool(_count(value)))
-SIZE = Kind("REAL NOT NULL", _checked(float, lambda value: value >= 0))
+SIZE = Kind("REAL NOT NULL", _checked(float, lambda value: 0 <= value <= _LARGEST_SIZE))
 SCALE = Kind("REAL NOT NULL", _checked(float, lambda value: 0 < value < math.inf))
 DIMENSIONS = Kind("INTEGER", _checked(int | None, lambda value: value is None or value > 0))
 INVERSE = Kind("REAL", _checked(float | None, lambda value: value is None or 0 < value < math.inf))
-SECONDS = Kind("REAL NOT NULL", _checked(float, lambda value: 0 <= value < math.inf))
+SECONDS = Kind("REAL NOT NULL", _checked(float, lambda value: 0 <= value <= _LONGEST))
 SHARE = Kind("REAL NOT NULL", _checked(float, lambda value: 0 < value < 1))
 CHANCE = Kind("REAL NOT NULL", _checked(float, lambda value: 0 <= value < 1))
 TEXT = Kind("TEXT NOT NULL", _checked(str, lambda value: True))

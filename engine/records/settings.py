@@ -104,6 +104,11 @@ class Origin:
     store_folder: str | None = None
     """The absolute path of the folder that the store was made in, so that files can be found relative to the store."""
 
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, str) and "\0" in value:
+                raise ValueError(f"its {name} is {value!r}")
+
     def to_json(self) -> dict[str, object]:
         return dataclasses.asdict(self)
 

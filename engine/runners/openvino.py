@@ -3,9 +3,10 @@
 The model is compiled with one stream for each lane, and each stream has one thread. For each batch, a lane takes an
 infer request that is free. The batch axis stays dynamic: shapes that are fixed at compile time are no faster.
 
-There are always at least two streams. A model that was compiled with one stream reports no error if an allocation fails
-in the middle of the network: the layers behind it then work on what the batch before has left, and their logits look
-like any others. With two streams or more, the same failure is an exception.
+A batch is started and waited for. If an allocation fails in the middle of the network, that is an exception. `infer`
+reports no such error if there is a single stream: the layers behind it then work on what the batch before has left, and
+their logits look like any others. At least two streams are asked for, with which `infer` reports it too; but OpenVINO
+makes one on a single processor, whatever is asked for.
 
 Float models are computed in float32, even on processors that offer less, so that nothing is rounded further than the
 file says. A processor without VNNI (x86 with AVX2 only) adds products of 8-bit numbers in pairs, in 16 bits. The
@@ -55,7 +56,8 @@ class _Requests:
     def outputs_for(self, x: Floats, names: Sequence[str]) -> list[Floats]:
         request = self._free.get()
         try:
-            request.infer([x][: len(self._inputs)], share_inputs=True)
+            request.start_async([x][: len(self._inputs)], share_inputs=True)
+            request.wait()
             return [request.get_tensor(name).data.copy() for name in names]
         finally:
             self._free.put(request)

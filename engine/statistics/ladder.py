@@ -32,7 +32,7 @@ import bisect
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from operator import neg
+from operator import le, neg
 
 from scipy.special import ndtr
 
@@ -91,36 +91,31 @@ class _Search:
     def __init__(self, numbers: Sequence[int], counts: Sequence[int], ladders: Sequence[Ladder], n: int, level: Level):
         """The counts are those at the looks of these numbers."""
         self.excluded, self.kept = 1.0, 0.0
-        self._looks = list(zip(numbers, counts, strict=True))
+        self._numbers, self._counts = numbers, counts
         self._n, self._level = n, level
         self._ladders = list(ladders)
         self._rates: Sequence[float] = ()
         self._floor: tuple[int, ...] = ()
-        self._next_ladder()
+        self._find_gap()
 
-    def _next_ladder(self) -> None:
+    def _find_gap(self) -> None:
         while not self._rates and self._ladders:
             ladder = self._ladders.pop(0)
             first = bisect.bisect_right(ladder, -self.excluded, key=neg)
             self._rates = ladder[first : bisect.bisect_left(ladder, -self.kept, lo=first, key=neg)]
-
-    @property
-    def gap(self) -> float:
+        self.gap = math.asin(math.sqrt(self.excluded)) - math.asin(math.sqrt(self.kept)) if self._rates else 0.0
         """How far the kept and the excluded rate are apart, in arcsin(sqrt(rate)); 0 at the end of the search."""
-        if not self._rates:
-            return 0.0
-        return math.asin(math.sqrt(self.excluded)) - math.asin(math.sqrt(self.kept))
 
     def test(self) -> None:
         """Test the middle one of the rates that are left."""
         middle = len(self._rates) // 2
         rate = self._rates[middle]
         limits = find_limits(rate, self._n, self._level(rate), self._floor)
-        if any(count <= limits[number] for number, count in self._looks):
+        if any(map(le, self._counts, map(limits.__getitem__, self._numbers))):
             self.excluded, self._rates = rate, self._rates[middle + 1 :]
         else:
             self.kept, self._floor, self._rates = rate, limits, self._rates[:middle]
-        self._next_ladder()
+        self._find_gap()
 
 
 def bound_at_looks(looks: Sequence[Look], n: int, alpha: float, ladders: Sequence[Ladder]) -> tuple[float, float]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any, Self
 
 from ars.checks import whole_number
@@ -99,15 +100,12 @@ class Plan:
         if self.question is None:
             (look,) = looks
             return self.bound_at_n(look, eta)
-        sizes = self.question.regions(sigma_min)
+        sizes, with_coarse = _sizes(self.question, sigma_min)
         ladder = make_ladder(family, sizes, eta)
         if not self.two_sided:
             return widen(*bound_at_looks(looks, self.n, self.alpha, (STEPS, ladder)), eta)
-
-        def region(p_a: float, p_b: float) -> float:
-            return family.region(*widen(p_a, p_b, eta))
-
-        settled = tuple(sorted({*sizes, *COARSE})) if closely else sizes
+        settled = with_coarse if closely else sizes
+        region = partial(_region, family, eta)
         return widen(*bound_both_at_looks(looks, self.n, self.alpha, ladder, settled, region), eta)
 
     def bound_at_n(self, look: Look, eta: float) -> tuple[float, float]:
@@ -126,3 +124,16 @@ class Plan:
             return family.radius(*self.bound_at_n(look, eta), sigma_min) or NO_RADIUS
 
         return Adaptive(self.n, self.question, radius, radius_at_n)
+
+
+@lru_cache
+def _sizes(question: Question, sigma_min: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The sizes that a question depends on, and these with the coarse ones."""
+    sizes = question.regions(sigma_min)
+    return sizes, tuple(sorted({*sizes, *COARSE}))
+
+
+@lru_cache(maxsize=2**14)
+def _region(family: Family, eta: float, p_a: float, p_b: float) -> float:
+    """The size of the region that bounds of the draws' probabilities prove. Many inputs share the tested rates."""
+    return family.region(*widen(p_a, p_b, eta))

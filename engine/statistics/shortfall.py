@@ -7,7 +7,7 @@ votes are taken from that in turn.) For an input that stopped early, the votes a
 shares observed.
 
 These numbers use the bounds for n draws that were fixed beforehand, with adaptive stopping too: its own bounds depend
-on all looks, and differ from these very little at the last one.
+on all looks. At the last look they need up to GIVEN_UP standard deviations of the votes more (spending.py).
 """
 
 import dataclasses

@@ -97,10 +97,11 @@ def _spend(
     distribution, lowest, spent = np.ones(1), 0, 0.0
     for number, (before, now) in enumerate(zip((0, *draws), draws[:-1], strict=False)):
         distribution, lowest, error = _draw_more(distribution, lowest, now - before, rate, _TAIL * alpha)
-        # Limits beyond the quantile of 100 alpha are not tried: they would cost too much in any case.
-        tried = max(floor[number] - lowest + 1, int(np.searchsorted(np.cumsum(distribution), 100 * alpha)))
+        # A limit is met with the probability that it costs, plus a part of P(X <= last): at most alpha. So those beyond
+        # the quantile of 2 alpha cost too much in any case, and are not tried.
+        tried = max(floor[number] - lowest + 1, int(np.searchsorted(np.cumsum(distribution), 2 * alpha)))
         candidates = distribution[:tried]
-        misses_left = np.clip(last - lowest - np.arange(len(candidates)), -1, n - now)
+        misses_left = np.minimum(np.maximum(last - lowest - np.arange(len(candidates)), -1), n - now)
         costs = spent + error + np.cumsum(candidates * _chances_of_more_than(misses_left, n - now, rate))
         excluded = int(np.searchsorted(costs, left * (now / draws[-2]) ** EARLY, "right"))
         excluded = max(excluded, floor[number] - lowest + 1, 0)
@@ -128,7 +129,7 @@ def _chance_of_at_most(k: int, draws: int, rate: float) -> float:
 
 def _chances_of_more_than(numbers: NDArray[np.int64], draws: int, rate: float) -> NDArray[np.float64]:
     """P(X > k) for the number X of misses among `draws` draws, for each k of `numbers`, -1 <= k <= draws."""
-    inside = np.clip(numbers, 0, draws - 1)
+    inside = np.minimum(np.maximum(numbers, 0), draws - 1)
     chances = betainc(inside + 1, draws - inside, rate)
     return np.where(numbers < 0, 1.0, np.where(numbers == draws, 0.0, chances))
 

@@ -1,23 +1,21 @@
-"""Certification on a real Ray cluster of two nodes on this computer: the certificates are those of a single process,
-whatever happens to workers. The campaigns at random moments are in test_cluster_slow.py."""
+"""Certification on a real Ray cluster of two nodes on this computer. Starting workers takes long, so only what needs
+Ray is here: test_driver.py has what the driver does about workers, and test_cluster_slow.py campaigns on real ones."""
 
 import os
 import signal
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
 from support.engine_runs import certify, records, refused
-from support.ray_cluster import Watched, bad_at, nodes_with, processes_of_workers, refusing
+from support.ray_cluster import Watched, nodes_with, processes_of_workers
 
 import ars
 from ars.engine import cluster as connecting
-from ars.engine import driver
 from ars.engine.cli import main
-from ars.engine.records.store import read_header
-from ars.errors import ArgumentError, DataError, InputError, RunError
+from ars.errors import ArgumentError, InputError
 
 PLAN = ars.Plan(10, 200)
 ADAPTIVE = ars.Plan(10, 400, question=ars.Grid((0, 0.05, 0.1)))
@@ -46,22 +44,12 @@ def alone(store="alone.sqlite", plan=PLAN, **given):
     return records(store)
 
 
-def test_the_certificates_are_those_of_one_process_fixed_and_adaptive(files, address):
+def test_the_certificates_are_those_of_one_process_fixed_and_adaptive_even_if_a_worker_is_killed(files, address):
     progress = Watched()
     run(address, "fixed.sqlite", progress=progress)
     assert records("fixed.sqlite") == alone()
     assert sorted(progress.ids) == list(range(40))
     assert 1 <= progress.most_workers <= 2
-    run(address, "adaptive.sqlite", ADAPTIVE, options={"data_on_workers": True}, only_correct=True)
-    assert records("adaptive.sqlite") == alone("alone2.sqlite", ADAPTIVE, only_correct=True)
-    (one, *_) = ars.read_records("fixed.sqlite")
-    assert one.made_by.node == socket.gethostname()
-    assert one.made_by.device == "cpu, 1 lanes"
-
-
-def test_workers_that_die_or_hang_are_replaced_and_an_input_that_kills_three_is_given_up(files, address, monkeypatch):
-    monkeypatch.setattr(driver, "SILENCE_SECONDS", 10.0)
-    monkeypatch.setattr(driver, "SILENT_BATCHES", 0)
     killed = []
 
     def kill_one(record):
@@ -69,34 +57,13 @@ def test_workers_that_die_or_hang_are_replaced_and_an_input_that_kills_three_is_
             killed.append(found[0])
             os.kill(found[0], signal.SIGKILL)
 
-    problem = r"input 7: three workers died of it \(.*\); all other inputs are certified"
-    with pytest.raises(RunError, match=problem):
-        run(address, "run.sqlite", worker=bad_at(files, deadly={7}, hanging={5}), progress=Watched(kill_one))
+    options, watched = {"data_on_workers": True}, Watched(kill_one)
+    run(address, "adaptive.sqlite", ADAPTIVE, options=options, progress=watched, only_correct=True)
     assert killed
-    assert records("run.sqlite") == [record for record in alone() if record[0] != 7]
-    assert list(files.glob("begun-7-*"))
-    assert len(list(files.glob("begun-5-*"))) >= 2
-    assert read_header(files / "run.sqlite").sampling.given_up == "7"
-
-
-def test_a_node_that_is_not_fit_for_work_is_left_out(files, address):
-    progress = Watched()
-    run(address, "run.sqlite", worker=refusing(files, "its model (SHA-256) is another"), progress=progress)
-    assert records("run.sqlite") == alone()
-    (warning,) = progress.warnings
-    assert warning.endswith("is left out of the run: its model (SHA-256) is another")
-
-
-def test_a_bad_input_ends_the_run_or_is_left_out(files, address):
-    x, y = np.load("data.npz")["x"], np.load("data.npz")["y"].copy()
-    y[3] = 99
-    np.savez("bad.npz", x=x, y=y)
-    with pytest.raises(DataError, match="input 3 has the label 99"):
-        run(address, "bad.sqlite", data="bad.npz")
-    progress, options = Watched(), {"data_on_workers": True}
-    result = run(address, "bad.sqlite", data="bad.npz", skip_bad_inputs=True, progress=progress, options=options)
-    assert result.summary.inputs == 39
-    assert ["input 3 has the label 99" in error for error in progress.errors] == [True]
+    assert records("adaptive.sqlite") == alone("alone2.sqlite", ADAPTIVE, only_correct=True)
+    (one, *_) = ars.read_records("fixed.sqlite")
+    assert one.made_by.node == socket.gethostname()
+    assert one.made_by.device == "cpu, 1 lanes"
 
 
 def test_more_workers_than_fit_are_refused(files, address):
@@ -147,6 +114,32 @@ def test_an_address_at_which_something_else_listens_is_refused_at_once(address, 
             ars.Cluster("auto").__enter__()
     with pytest.raises(InputError, match=r"another service listens there.*the port is usually 10001 after ray://"):
         ars.Cluster(f"ray://{address}").__enter__()
+
+
+@pytest.mark.parametrize("mode", [None, "token"])
+def test_a_cluster_that_asks_for_a_token_is_told_apart(monkeypatch, mode):
+    import grpc
+
+    def refuse(request, context):
+        context.abort(grpc.StatusCode.UNAUTHENTICATED, "Invalid or missing authentication token")
+
+    method = grpc.unary_unary_rpc_method_handler(refuse)
+    server = grpc.server(ThreadPoolExecutor(1))
+    server.add_generic_rpc_handlers(
+        [grpc.method_handlers_generic_handler("ray.rpc.NodeInfoGcsService", {"CheckAlive": method})]
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    try:
+        if mode is None:
+            with pytest.raises(InputError, match="asks for a token; set RAY_AUTH_MODE=token, and copy"):
+                connecting._check_reachable(f"127.0.0.1:{port}")
+        else:
+            monkeypatch.setenv("RAY_AUTH_MODE", mode)
+            connecting._check_reachable(f"127.0.0.1:{port}")  # Ray will send the token
+    finally:
+        server.stop(None)
 
 
 def test_what_ray_says_is_passed_on(files, monkeypatch):

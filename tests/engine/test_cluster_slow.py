@@ -30,8 +30,9 @@ from support.ray_cluster import (
 
 import ars
 from ars.engine import driver
+from ars.engine.records.store import read_header
 from ars.engine.worker import Worker
-from ars.errors import ArgumentError, RunError
+from ars.errors import ArgumentError, DataError, RunError
 from ars.noise import NoiseKind
 
 pytestmark = pytest.mark.slow
@@ -86,26 +87,47 @@ def test_gpu_workers_make_the_same_certificates(files, machine):
     """On simulated GPUs, of which Ray gives one to each worker."""
     expected = alone()
     with nodes_with(1, 1, gpus=1) as cluster:
-        progress = Watched()
-        run(cluster.address, "run.sqlite", worker=on_simulated_gpus(), device="cuda:0", progress=progress)
+        run(cluster.address, "run.sqlite", worker=on_simulated_gpus(), device="cuda:0")
         assert records("run.sqlite") == expected
-        assert progress.most_workers == 2
         (device,) = {record.made_by.device for record in ars.read_records("run.sqlite")}
         assert device.startswith("cuda:0")
         with pytest.raises(ArgumentError, match="2 nodes with 2 cores and 2 GPUs, room for 2 workers with a GPU each"):
             run(cluster.address, "many.sqlite", device="cuda:0", workers=3)
 
 
-def test_nodes_with_another_package_another_model_or_other_noise_are_left_out(files):
+def test_nodes_with_another_package_another_model_or_other_noise_are_left_out(files, monkeypatch):
+    monkeypatch.setattr(driver, "SILENCE_SECONDS", 600.0)
+    kinds = ("version", "model", "noise")
     with nodes_with(1) as cluster:
-        for kind in ("version", "model", "noise"):
+        for kind in kinds:
             cluster.add_node(num_cpus=1, object_store_memory=OBJECT_STORE, env_vars={"NODE": kind})
         progress = Watched()
-        run(cluster.address, "run.sqlite", worker=as_its_node_says(), progress=progress, workers=4)
+        run(cluster.address, "run.sqlite", worker=as_its_node_says(files, kinds), progress=progress, workers=4)
     assert records("run.sqlite") == alone()
     assert len(progress.warnings) == 3
     for said in ("its version of scipy is 0.0.1, and", "its model (SHA-256) is", "it fails the self-test of noise"):
         assert sum(said in warning for warning in progress.warnings) == 1, progress.warnings
+
+
+def test_an_input_that_kills_three_workers_is_given_up_by_name_and_a_bad_one_is_left_out(files):
+    x, y = np.load("data.npz")["x"], np.load("data.npz")["y"].copy()
+    y[3] = 99
+    np.savez("bad.npz", x=x, y=y)
+    with nodes_with(1, 1) as cluster:
+        with pytest.raises(RunError, match=r"input 7: three workers died of it \(.*\); all other inputs are certified"):
+            run(cluster.address, "run.sqlite", worker=bad_at(files, deadly={7}))
+        assert records("run.sqlite") == [record for record in alone() if record[0] != 7]
+        assert read_header(Path("run.sqlite")).sampling.given_up == "7"
+        with pytest.raises(DataError, match="input 3 has the label 99"):
+            run(cluster.address, "bad.sqlite", data="bad.npz")
+        progress = Watched()
+        with (
+            ars.Cluster(cluster.address, data_on_workers=True) as opened,
+            ars.load("model.onnx", sigma=0.1, batch=16, seed=3, threads=1) as classifier,
+        ):
+            given = {"store": "bad.sqlite", "skip_bad_inputs": True, "cluster": opened, "progress": progress}
+            assert ars.certify_run(classifier, "bad.npz", PLANS["fixed"], **given).summary.inputs == 39
+        assert ["input 3 has the label 99" in error for error in progress.errors] == [True]
 
 
 class Trouble(threading.Thread):

@@ -313,6 +313,28 @@ def test_dependent_rows_end_the_run_at_once_and_another_error_after_what_is_held
     assert 7 not in seen
 
 
+@pytest.mark.parametrize("skip", [False, True])
+def test_an_input_that_a_worker_cannot_read_ends_the_run_or_is_left_out(skip):
+    crew, skipped = FakeCrew({"a": 2}), []
+    certify = crew._certify
+
+    def cannot_read(worker, start, inputs):
+        end, reply = certify(worker, start, inputs)
+        if 3 in inputs:
+            reply.records = [record for record in reply.records if record.idx != 3]
+            reply.bad[3] = DataError("data", "input 3 is bad", "leave it out")
+        return end, reply
+
+    crew._certify = cannot_read
+    if skip:
+        done, given_up, _ = drive(crew, skip=skipped.append)
+        assert (sorted(done), given_up) == ([idx for idx in range(40) if idx != 3], {})
+        assert {str(error) for error in skipped} == {"data: input 3 is bad; leave it out"}
+    else:
+        with pytest.raises(DataError, match="input 3 is bad"):
+            drive(crew)
+
+
 def test_a_reply_that_forgets_an_input_ends_the_run():
     crew = FakeCrew({"a": 1})
     certify = crew._certify

@@ -5,6 +5,7 @@ import hashlib
 import importlib.util
 import io
 import json
+import math
 import pickle
 import struct
 import tarfile
@@ -23,11 +24,14 @@ from safetensors.torch import save as save_safetensors
 from support import models
 
 import ars.trial
+from ars.bench.attack.attack_file import AttackSettings, open_attack_file, read_attacks
+from ars.bench.report.attacks import RunAttacks
 from ars.bench.run.result_file import read_result
 from ars.data import ImageSize, open_data
 from ars.data.labels import read_classes
 from ars.engine.noise_maps import Maps
 from ars.engine.records.covers import read_perturbed
+from ars.engine.records.store import read_header
 from ars.engine.runners.onnxruntime import OnnxRuntime
 from ars.engine.runners.openvino import OpenVino
 from ars.errors import ModelError
@@ -242,6 +246,28 @@ def _show_bench(path: Path) -> None:
         export(result).encode()
 
 
+ATTACKED_RUN = read_header(STORES / "fixed.sqlite").settings
+
+
+def _attacks() -> bytes:
+    settings = {"run": ATTACKED_RUN.to_json()} | dict.fromkeys(("seed", "n", "steps", "draws", "restarts"), 3)
+    settings |= {"model": "a", "alpha": 0.1, "reach": 3.0, "moves_maps": False, "format": 1}
+    success = {"answer": 1, "measure": 0.6, "length": 0.3, "counts": [9, 1, 0], "level": 0.05}
+    one = {"idx": 0, "input_sha256": "a", "predicted": 0, "K": 0.5, "radius": 0.25, "limit": 1.5, "tests": 2}
+    lines = [settings, one | {"seconds": 0.1, "success": success}]
+    return "".join(json.dumps(line) + "\n" for line in lines).encode()
+
+
+def _show_attacks(path: Path) -> None:
+    read = read_attacks(path.with_name("r.sqlite"), ATTACKED_RUN)
+    for one in () if read is None else read[1]:
+        RunAttacks(read[0], {one.idx: one}).show(one.idx)
+        if not math.isfinite(one.ratio or 0.0):
+            raise Odd("an attack of no size")
+    with open_attack_file(path, AttackSettings(**json.loads(_attacks().split(b"\n")[0])), any_seed=True):
+        pass
+
+
 def _torch() -> bytes:
     file = io.BytesIO()
     tensors = {"0.weight": torch.ones(3, 4), "0.bias": torch.zeros(3)}
@@ -343,6 +369,7 @@ READERS = (
     Reader("manifest", "model.json", lambda: json.dumps(MANIFEST).encode(), m.mutate_json, _manifest, 10),
     Reader("listed model", "model.onnx", lambda: _LINEAR, m.mutate_onnx, _changed_model, 3, {"model.json": _listed}),
     Reader("benchmark", "b.json", _bench, m.mutate_json, _show_bench, 6),
+    Reader("attacks", "r.attack.jsonl", _attacks, m.mutate_text, _show_attacks, 4),
     Reader("model.pt", "a.pt", _torch, m.mutate_zip, read_torch_file, 6),
     Reader("weights", "b.pt", _torch, m.mutate_bytes, read_weights, 3),
     Reader("safetensors", "a.safetensors", _safetensors, m.mutate_bytes, read_weights, 3),

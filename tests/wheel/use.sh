@@ -6,11 +6,13 @@ example=$(cd "$1" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
+cp "$example/classifier.onnx" "$example/images.npz" .
 ars-engine --version
 ars-engine selftest
-ars-engine certify --engine "$example/classifier.onnx" --data "$example/images.npz" --sigma 0.25 --n 1000 --limit 20 \
+ars-engine certify --engine classifier.onnx --data images.npz --sigma 0.25 --n 1000 --limit 20 \
   --seed 1 --out run.sqlite --quiet
-ars-engine results run.sqlite | head -3
+ars-engine results run.sqlite > results.tsv
+test "$(wc -l < results.tsv)" -eq 21
 ars-engine audit run.sqlite --sample 3 --quiet
 ars-bench report run.sqlite -o run.html
 test -s run.html

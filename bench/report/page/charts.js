@@ -211,8 +211,7 @@ function attackChart(runs, numbers) {
     const end = Math.min(far, high);
     svg.append(shape("text", { x: (box.left + box.right) / 2, y: box.bottom + 40, "text-anchor": "middle" }, `certified ${norm} radius`),
       shape("line", { class: "guide", x1: x(0), y1: y(0), x2: x(end), y2: y(end) }),
-      shape("text", { x: box.left + 8, y: box.top + 2 }, "smallest attack"),
-      shape("text", { x: box.right - 6, y: box.bottom - 10, "text-anchor": "end" }, "below the line: inside the certificate"));
+      shape("text", { x: box.left + 8, y: box.top + 2 }, "smallest attack"));
     for (const number of numbers) {
       for (const point of runs[number].attacks.points) {
         const said = `input ${point.idx}, ${runs[number].name}: radius ${roundDown(point.radius)}, ` + (point.found ? `smallest attack ${short(point.attack)}` : `no attack up to ${roundDown(point.attack)}`);
@@ -222,7 +221,7 @@ function attackChart(runs, numbers) {
       }
     }
     const key = element("p", { class: "reading" }, numbers.map((number) => element("span", { class: seriesClass(number) }, swatch(number), runs[number].name)),
-      all.some((point) => !point.found) ? element("span", {}, "△ no attack found up to there") : null);
+      all.some((point) => !point.found) ? element("span", {}, "△ no attack found up to there") : null, element("span", {}, "below the line: inside the certificate"));
     return { svg, extra: [key] };
   };
   const ratio = (number) => `${runs[number].name}: the median attack is ${runs[number].attacks.ratio} times its certificate`;

@@ -90,10 +90,11 @@ function attacks(numbers) {
   const note = (text) => element("p", { class: "note" }, text), names = (chosen) => chosen.map((number) => RUNS[number].name).join(", ");
   const frozen = numbers.filter((number) => RUNS[number].attacks.movesMaps), others = numbers.filter((number) => !RUNS[number].attacks.movesMaps);
   const wrong = others.filter((number) => RUNS[number].attacks.inside), mapped = numbers.filter((number) => RUNS[number].kind !== "isotropic");
-  const expected = (number) => short(RUNS[number].attacks.points.length * (RUNS[number].alpha + RUNS[number].attacks.alpha));
+  const right = others.filter((number) => !RUNS[number].attacks.inside), chance = (number) => RUNS[number].attacks.points.length * (RUNS[number].alpha + RUNS[number].attacks.alpha);
+  const expected = (chosen) => short(chosen.reduce((sum, number) => sum + chance(number), 0));
   return [...attackChart(RUNS, numbers),
-    ...wrong.map((number) => element("p", { class: "note wrong" }, `Contradiction: the attacks on ${RUNS[number].name} change the answer inside ${whole(RUNS[number].attacks.inside)} of ${whole(RUNS[number].attacks.points.length)} certificates. If all were sound, at most ${expected(number)} contradictions would be expected by chance.`)),
-    ...others.filter((number) => !RUNS[number].attacks.inside).map((number) => note(`No attack on ${RUNS[number].name} contradicts a certificate. If all are sound, at most ${expected(number)} contradictions are expected by chance.`)),
+    ...wrong.map((number) => element("p", { class: "note wrong" }, `Contradiction: the attacks on ${RUNS[number].name} change the answer inside ${whole(RUNS[number].attacks.inside)} of ${whole(RUNS[number].attacks.points.length)} certificates. If all were sound, at most ${expected([number])} contradictions would be expected by chance.`)),
+    ...(right.length ? [note(`No attack on ${names(right)} contradicts a certificate. If all are sound, at most ${expected(right)} contradictions are expected by chance.`)] : []),
     ...(frozen.length ? [note(`In scope frozen, an attack moves the noise too, which the certificate takes to stay. A success inside shows what this scope leaves out. Here: ${names(frozen)}.`)] : []),
     ...(mapped.length ? [note(`Noise maps: the attack is measured as the certified region is, by ‖δ/σ‖, and shown times the smallest σ, as the radius is. Here: ${names(mapped)}.`)] : [])];
 }

@@ -96,6 +96,12 @@ def test_the_page_has_a_chart_a_table_and_a_column(browser, stores, page):
     assert "No attack on isotropic contradicts a certificate" in text
     assert "at most 0.004 contradictions" in text
     assert browser.execute_script(count, "[data-sort=attack]") == 1
+    write_attacks(stores[1])
+    text = page()
+    assert "No attack on isotropic, generated contradicts a certificate" in text, "one note, and not one for each run"
+    assert text.count("contradictions are expected by chance") == 1
+    words = "return [...document.querySelectorAll('#attacks figure svg text')].map(text => text.textContent)"
+    assert max(map(len, browser.execute_script(words))) < 24, "no long text lies over the points on a phone"
     browser.execute_script("document.querySelector('[data-sort=attack]').click()")
     first = "return document.querySelector('#table tbody tr').innerText"
     assert "> " in browser.execute_script(first)  # the largest

@@ -340,16 +340,24 @@ def test_the_model_and_the_data_of_a_run_are_not_overwritten(files, command, out
         ("data_inputs", 2**25, "at most 16,777,216 inputs"),
         ("data_inputs", -5, "no data has -5 inputs"),
         ("skip", 0, "skip = 0"),
+        ("engine_file", "a\0b", r"its engine_file is 'a\x00b'"),
         ("start", -9, "start = -9"),
         ("limit", 0, "limit = 0"),
     ],
 )
-def test_a_store_that_asks_for_impossible_inputs_is_refused_and_does_not_hang(path, name, value, problem):
+def test_a_store_that_asks_for_impossible_inputs_or_files_is_refused_and_does_not_hang(path, name, value, problem):
     with forged(path) as database:
         (text,) = database.execute("SELECT environment FROM run").fetchone()
         content = json.loads(text) | {"data_inputs": 40} | {name: value}
         database.execute("UPDATE run SET environment = ?", (json.dumps(content),))
     refused(CliRunner().invoke(main, ["summary", str(path)]), problem)
+
+
+@pytest.mark.parametrize(("column", "value"), [("radius", 1e308), ("K", 1e308), ("seconds", 1e300)])
+def test_numbers_that_no_certificate_has_are_refused_before_they_are_calculated_with(path, column, value):
+    """`report` and `results` failed on them."""
+    forge(path, f"UPDATE certificates SET {column} = ?", value)
+    refused(CliRunner().invoke(main, ["results", str(path)]), "it is damaged")
 
 
 @pytest.mark.parametrize("column", ["counts", "looks", "environment"])

@@ -134,13 +134,13 @@ def exact_search_error(rate, level):
     search = _Search((), (), (RATES, fine_ladder(N)), N, level)
 
     class GoesWrong:
-        """Counts that exclude a tested rate if it is above the true one, and keep it otherwise."""
+        """Counts at look 0 that exclude a tested rate if it is above the true one, and keep it otherwise."""
 
         def __iter__(self):
             tested = search._rates[len(search._rates) // 2]
-            yield 0, math.inf if tested <= rate else -1
+            yield math.inf if tested <= rate else -1
 
-    search._looks = GoesWrong()
+    search._numbers, search._counts = (0,), GoesWrong()
     while search.gap:
         search.test()
     return chance_to_meet(rate, N, search._floor)
