@@ -19,6 +19,10 @@ def show(browser, site, name):
 def look(browser, site, name, width, scheme):
     with shown_on(browser, width, scheme):
         show(browser, site, name)
+        browser.execute_script("localStorage.clear()")  # the theme keeps the colours of the page before
+        show(browser, site, name)
+        shown = {"light": "default", "dark": "slate"}[scheme]
+        wait_for(browser, f"return document.body.dataset.mdColorScheme === '{shown}'")
         assert browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")
         assert find_violations(browser) == []
 

@@ -35,7 +35,8 @@ PARSED = {
     r".* (-o|--out) (fm|ci)-|.* (fm-1.0|pareto|volume|input|cifar-input)(\.int8)?\.(pt|onnx)|ars-bench bounds fm-": (
         "the commands behind a table of measurements, with hours of training"
     ),
-    r"ars-train .* -o (isotropic|dataset|floor|input|volume|pareto|cifar-\w+)\.pt": "likewise",
+    r"ars-train .* -o (isotropic|dataset|floor|input|volume|pareto|clean|paper|cifar-\w+)\.pt": "likewise",
+    r".* deep\.(pt|onnx|sqlite)": "likewise",
     r"ars-bench run .*(cifar|r20)": "likewise; tests/bench/run runs such benchmarks",
     r"ars-bench (paper|field|reproduce)": "hours; tests/bench/paper, test_field.py and reproduce run them in small",
     r"ars-bench gpu-report": "a GPU; tests/bench/test_gpu_report.py runs it on a simulated one",
@@ -205,7 +206,8 @@ def parse_command(command):
     """Each option exists and takes its value, and nothing is missing."""
     words = shlex.split(command)
     abridged = "..." in words
-    found, words = find_command([word for word in words if word != "..."])
+    words = ["1" if re.fullmatch("[A-Z]+", word) else word for word in words if word != "..."]
+    found, words = find_command(words)
     with click.Context(found, info_name=command, resilient_parsing=abridged) as context:
         found.parse_args(context, words)
 

@@ -63,7 +63,8 @@ def test_an_architecture_with_its_weights(folder, body):
 
 def test_what_torchscript_becomes_carries_no_notes_into_the_next_export(body):
     """torch.export refuses a module whose notes are others than its own, as it did for a traced ResNet."""
-    module = convert_script(torch.jit.script(body), SHAPE, "script.pt", "")
+    with warnings.catch_warnings(action="ignore"):  # TorchScript is deprecated
+        module = convert_script(torch.jit.script(body), SHAPE, "script.pt", "")
     nodes = [node for part in module.modules() for node in getattr(getattr(part, "graph", None), "nodes", ())]
     assert len(nodes) > 3
     assert not any("custom" in node.meta for node in nodes)

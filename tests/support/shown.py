@@ -28,16 +28,29 @@ class Shown:
     text: str
 
 
+def split(line: str) -> list[str] | None:
+    """The words of a command without its comment; None if it goes on in the next line."""
+    try:
+        return shlex.split(line.removeprefix("$ "), comments=True)
+    except ValueError:
+        return None
+
+
 def shown_blocks(page: Path) -> list[Shown]:
     """The commands, each on one line and without its comment, and the Python of a page, in their order."""
     text = page.read_text()
     found: list[tuple[int, Shown]] = []
 
     def add_commands(start: int, code: str) -> None:
-        for line in code.replace("\\\n", " ").splitlines():
+        lines = code.replace("\\\n", " ").splitlines()
+        while lines:
+            line = lines.pop(0)
             if PROGRAMS.match(line):
-                words = shlex.split(line.removeprefix("$ "), comments=True)
-                found.append((start, Shown("shell", shlex.join(words).replace("'|'", "|"))))
+                words = split(line)
+                while words is None and lines:  # a program between quotation marks
+                    line += "\n" + lines.pop(0)
+                    words = split(line)
+                found.append((start, Shown("shell", shlex.join(words or []).replace("'|'", "|"))))
 
     for block in BLOCK.finditer(text):
         if block[1] == "python":
