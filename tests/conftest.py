@@ -24,6 +24,14 @@ def _cache_of_the_tests(tmp_path_factory):
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _short_search_for_the_batch_size():
+    """The fastest batch size is not what tests are about, and looking for it takes longer than most of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ars.engine.batch_size._SECONDS_PER_SIZE", 0.02)
+        yield
+
+
 @pytest.fixture
 def machine():
     """A simulated machine with one GPU, on which nothing is left when the test is over."""
