@@ -37,7 +37,7 @@ PARSED = {
     ),
     r"ars-train .* -o (isotropic|dataset|floor|input|volume|pareto|clean|paper|cifar-\w+)\.pt": "likewise",
     r".* deep\.(pt|onnx|sqlite)": "likewise",
-    r"ars-bench run .*(cifar|r20)": "likewise; tests/bench/run runs such benchmarks",
+    r"ars-bench run .*(cifar|r20|isotropic-0.5)": "likewise; tests/bench/run runs such benchmarks",
     r"ars-bench (paper|field|reproduce)": "hours; tests/bench/paper, test_field.py and reproduce run them in small",
     r"ars-bench gpu-report": "a GPU; tests/bench/test_gpu_report.py runs it on a simulated one",
     r"ars-train --dataset imagenet": "ImageNet",
