@@ -272,11 +272,10 @@ def test_a_benchmark_is_a_figure_too(runs, tmp_path):
     assert all(words in drawn for words in ("net$ (* extrapolated", "loop *", "ars $x$<", "per sample", " 1.25 s"))
 
 
-def test_a_folder_of_figures_that_cannot_be_made_is_found_first(tmp_path):
+def test_a_folder_of_figures_that_cannot_be_made_is_found_before_the_page_is_written(runs, tmp_path):
     (tmp_path / "file").touch()
-    refused(
-        report("no.sqlite", "--figures", tmp_path / "file", "-o", tmp_path / "page.html"), "file: it cannot be created"
-    )
+    refused(report(runs[0], "--figures", tmp_path / "file", "-o", tmp_path / "page.html"), "file: it cannot be created")
+    assert not (tmp_path / "page.html").exists()
 
 
 def test_the_closing_line_counts_the_runs(runs, tmp_path):
