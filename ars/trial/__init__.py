@@ -127,11 +127,13 @@ def _run_child(source: bytes | Path, library: str | None, limits: Limits) -> str
             stdin=subprocess.DEVNULL if by_name else content,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
     try:
         excess = _watch(process, limits)
     finally:
-        process.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # processes that it started, too: they could keep the pipe open
         assert process.stdout is not None
         with process.stdout as file:
             answer = file.read()

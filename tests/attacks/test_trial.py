@@ -252,3 +252,15 @@ def test_the_command_says_one_sentence_and_exits_with_2(tmp_path, cache):
         ended.stderr
         == f"Error: {tmp_path}/m.onnx: its graph has a cycle; check it with onnx.checker, or export it again\n"
     )
+
+
+def test_a_process_that_the_trial_leaves_behind_is_ended_with_it(tmp_path, monkeypatch):
+    """Libraries start processes, which may hang and keep the pipe for the answer open."""
+    child = tmp_path / "child.py"
+    child.write_text(
+        "import os, time\nif os.fork() == 0:\n    time.sleep(300)\nos.write(1, b'{\"problem\": null}')\nos._exit(0)\n"
+    )
+    monkeypatch.setattr(ars.trial, "_CHILD", child)
+    started = time.monotonic()
+    assert ars.trial._run_child(b"", None, Limits(20, 2**30)) is None
+    assert time.monotonic() - started < 60
