@@ -137,7 +137,10 @@ def build_engine(
     check_capabilities(flavour, options.compute_capabilities)
     trt = flavour.module
     log = make_log(trt)
-    builder = trt.Builder(log)
+    try:
+        builder = trt.Builder(log)
+    except TypeError as error:  # pybind11's, if TensorRT cannot make it: as where the driver is too old for it
+        raise _build_error(source, flavour, [*log.errors, one_line(error)]) from error
     # In TensorRT 10 a flag makes the graph determine the precision; later versions always do so.
     flag = getattr(trt.NetworkDefinitionCreationFlag, "STRONGLY_TYPED", None)
     network = builder.create_network(0 if flag is None or flavour.name == "tensorrt_rtx" else 1 << int(flag))
