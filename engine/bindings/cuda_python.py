@@ -8,11 +8,17 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from cuda.bindings import driver
 from numpy.typing import DTypeLike, NDArray
 
 from ars.engine.bindings import Launcher
-from ars.errors import DeviceError
+from ars.errors import DeviceError, one_line
+
+try:
+    from cuda.bindings import driver
+except ModuleNotFoundError:
+    raise
+except ImportError as error:  # it is installed, but a library that it needs is not, or another package has its name
+    raise DeviceError(f"cuda-python does not load ({one_line(error)}); install cuda-bindings again") from error
 
 __all__ = ["BINDING"]
 
