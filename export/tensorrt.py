@@ -21,6 +21,7 @@ from ars.manifest import EngineBuild, Profile
 from ars.output import replacing
 
 __all__ = [
+    "LARGEST_BATCH",
     "BuildOptions",
     "Flavour",
     "build_engine",
@@ -28,6 +29,9 @@ __all__ = [
     "find_flavour",
     "local_gpu",
 ]
+
+# TensorRT raises errors of its own for sizes that do not fit into 32 bits.
+LARGEST_BATCH = 2**31 - 1
 
 # The compute capabilities that tensorrt_rtx builds for by default.
 _RTX_DEFAULT = "8.0+"
@@ -79,6 +83,8 @@ def _check_profile(profile: Profile) -> None:
     if not 1 <= profile.min_batch <= profile.opt_batch <= profile.max_batch:
         sizes = f"{profile.min_batch}, {profile.opt_batch}, {profile.max_batch}"
         raise ArgumentError("min-batch, opt-batch, max-batch", sizes, "give 1 <= min <= opt <= max")
+    if profile.max_batch > LARGEST_BATCH:
+        raise ArgumentError("max-batch", profile.max_batch, f"TensorRT takes batches of at most {LARGEST_BATCH}")
 
 
 def local_gpu() -> str | None:
