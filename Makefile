@@ -49,9 +49,12 @@ chaos: $(VENV)/develop
 	$(BIN)/python tests/chaos.py --kills $(KILLS) --seed $(SEED) build/chaos
 
 # For a machine with a GPU: installs ARS with what runs and times it there, checks the GPU, times it against the field's
-# PyTorch loop, and writes gpu-report.json. It needs nvcc and the driver for CUDA 13; docs/gpu.md says more.
+# PyTorch loop, and writes gpu-report.json. It needs the driver for CUDA 13; docs/gpu.md says more. Without a CUDA toolkit, nvcc
+# is installed from PyPI.
+gpu-report: export PATH := $(PATH):$(abspath .venv-gpu/nvcc/bin)
 gpu-report:
 	test -x .venv-gpu/bin/python || $(PYTHON) -m venv .venv-gpu
+	command -v nvcc > /dev/null || tests/wheel/nvcc.sh $(abspath .venv-gpu/nvcc)
 	.venv-gpu/bin/pip install --quiet --constraint constraints-gpu.txt '.[gpu,train]'
 	.venv-gpu/bin/ars-bench gpu-report
 

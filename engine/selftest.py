@@ -78,10 +78,15 @@ def run_checks(device: str, backend: str | None = None) -> Iterator[Check]:
 def _attempt(name: str, check: Callable[[], tuple[bool, str]]) -> Check:
     try:
         return Check(name, *check())
-    except ArsError as error:
+    except Exception as error:
+        return _failed(name, error)
+
+
+def _failed(name: str, error: Exception) -> Check:
+    """The error may be a library's own, on a machine that nobody has seen: the other checks still run."""
+    if isinstance(error, ArsError):
         return Check(name, False, str(error))
-    except Exception as error:  # a library's own error, on a machine that nobody has seen: the other checks still run
-        return Check(name, False, f"{type(error).__name__}: {one_line(error)}; please report this")
+    return Check(name, False, f"{type(error).__name__}: {one_line(error)}; please report this")
 
 
 def _slots() -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -209,9 +214,9 @@ def _check_backends(device: str, only: str | None) -> Iterator[Check]:
             try:
                 with _current(device):
                     file = MODEL if backend.reads(MODEL) else backend.load().convert(MODEL, Path(folder), _BATCH)
-            except ArsError as error:
+            except Exception as error:
                 checked = True
-                yield Check(backend.name, False, str(error))
+                yield _failed(backend.name, error)
                 continue
             if file is not None:
                 checked = True

@@ -8,6 +8,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from ars.checks import whole_number
 from ars.command_line import Command, version_option
 from ars.errors import ArgumentError, MissingPackage
 from ars.manifest import Profile
@@ -145,13 +146,14 @@ def main(
     from ars.export.pipeline import ExportPlan, export_model
     from ars.export.progress import ExportProgress
     from ars.export.source import OwnModel
-    from ars.export.tensorrt import BuildOptions
+    from ars.export.tensorrt import LARGEST_BATCH, BuildOptions
 
     given = _for_engine()
     if static_batch is not None:
         for option in ("--min-batch", "--opt-batch", "--max-batch"):
             if option in given:
                 raise ArgumentError("static-batch", static_batch, f"it takes the place of {option}: omit one of them")
+        whole_number("static-batch", static_batch, 1, LARGEST_BATCH, f"it must be between 1 and {LARGEST_BATCH}")
         min_batch = opt_batch = max_batch = static_batch
     profile = Profile(min_batch, opt_batch, max_batch)
     build = BuildOptions(profile, compute_capability, workspace, timing_cache, builder_optimization_level)

@@ -21,6 +21,7 @@ from ars.manifest import EngineBuild, Profile
 from ars.output import replacing
 
 __all__ = [
+    "LARGEST_BATCH",
     "BuildOptions",
     "Flavour",
     "build_engine",
@@ -28,6 +29,9 @@ __all__ = [
     "find_flavour",
     "local_gpu",
 ]
+
+# TensorRT raises errors of its own for sizes that do not fit into 32 bits.
+LARGEST_BATCH = 2**31 - 1
 
 # The compute capabilities that tensorrt_rtx builds for by default.
 _RTX_DEFAULT = "8.0+"
@@ -79,6 +83,8 @@ def _check_profile(profile: Profile) -> None:
     if not 1 <= profile.min_batch <= profile.opt_batch <= profile.max_batch:
         sizes = f"{profile.min_batch}, {profile.opt_batch}, {profile.max_batch}"
         raise ArgumentError("min-batch, opt-batch, max-batch", sizes, "give 1 <= min <= opt <= max")
+    if profile.max_batch > LARGEST_BATCH:
+        raise ArgumentError("max-batch", profile.max_batch, f"TensorRT takes batches of at most {LARGEST_BATCH}")
 
 
 def local_gpu() -> str | None:
@@ -137,7 +143,10 @@ def build_engine(
     check_capabilities(flavour, options.compute_capabilities)
     trt = flavour.module
     log = make_log(trt)
-    builder = trt.Builder(log)
+    try:
+        builder = trt.Builder(log)
+    except TypeError as error:  # pybind11's, if TensorRT cannot make it: as where the driver is too old for it
+        raise _build_error(source, flavour, [*log.errors, one_line(error)]) from error
     # In TensorRT 10 a flag makes the graph determine the precision; later versions always do so.
     flag = getattr(trt.NetworkDefinitionCreationFlag, "STRONGLY_TYPED", None)
     network = builder.create_network(0 if flag is None or flavour.name == "tensorrt_rtx" else 1 << int(flag))

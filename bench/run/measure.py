@@ -75,7 +75,7 @@ def measure(
     # An error here ends the benchmark, instead of leaving out each candidate for the same reason.
     Isotropic(sigma)
     choose_devices(device, Path(engine))
-    model = wanted.files_of(open_bench_model(engine, folder), engine)
+    model = wanted.files_of(open_bench_model(engine, folder, device), engine)
     left_out: list[str] = []
     with ExitStack() as stack:
         usual = usual_radii(family_named(model.family), model.sigma0 or sigma)

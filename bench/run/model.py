@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ars.engine.devices import CPU
 from ars.errors import MissingPackage, ModelError, UnknownName
 from ars.external_data import hash_model
 from ars.manifest import Manifest, manifest_beside
@@ -31,13 +32,13 @@ class BenchModel:
     family: str = "gaussian"
 
 
-def open_bench_model(engine: str, folder: Path) -> BenchModel:
+def open_bench_model(engine: str, folder: Path, device: str = CPU) -> BenchModel:
     """Open a model by the name of one of its files (.onnx, .trt, .pt, or the manifest .json), together with the files
-    beside it. The name of an architecture makes a model with random weights in `folder`: the cost of a draw does not
-    depend on the weights."""
+    beside it. The name of an architecture makes a model with random weights in `folder`, in the precisions that are
+    worth timing on the device: the cost of a draw does not depend on the weights."""
     path = Path(engine)
     if path.suffix == "" and not path.is_file():
-        return _make(engine, folder)
+        return _make(engine, folder, device)
     if not path.exists():
         raise ModelError(path, "there is no such file", "give a model, or an architecture like resnet20")
     if path.suffix == ".json":
@@ -77,7 +78,7 @@ _LARGE = ("resnet18", "resnet34", "resnet50", "resnet101", "timm:")
 _SHAPES = {"cnn": (1, 28, 28), **dict.fromkeys(_LARGE, (3, 224, 224)), "resnet": (3, 32, 32)}
 
 
-def _make(arch: str, folder: Path) -> BenchModel:
+def _make(arch: str, folder: Path, device: str) -> BenchModel:
     shape = next((shape for start, shape in _SHAPES.items() if arch.startswith(start)), None)
     if shape is None:
         raise UnknownName("file or architecture", arch, ["cnn", "resnet20", "resnet56", "resnet110", "resnet50"])
@@ -85,4 +86,11 @@ def _make(arch: str, folder: Path) -> BenchModel:
         from ars.bench.run.random_model import export_random
     except ModuleNotFoundError as error:
         raise MissingPackage((error.name or "torch").partition(".")[0], "train") from error
-    return open_bench_model(str(export_random(arch, shape, folder)), folder)
+    made = open_bench_model(str(export_random(arch, shape, folder)), folder)
+    if device == CPU:  # where FP16 is slower than FP32
+        return made
+    # An export has one engine, of its smallest precision; so FP16 and its engine are an export of their own.
+    half_folder = folder / "fp16"
+    half_folder.mkdir()
+    half = open_bench_model(str(export_random(arch, shape, half_folder, ("fp32", "fp16"))), half_folder)
+    return replace(made, files=(*made.files, *(file for file in half.files if file.precision == "fp16")))

@@ -20,8 +20,11 @@ __all__ = ["export_random"]
 SIGMA = 0.25
 
 
-def export_random(arch: str, shape: tuple[int, ...], folder: Path) -> Path:
-    """Make a model with a noise generator in the folder, in FP32 and INT8, and return the path of its manifest."""
+def export_random(
+    arch: str, shape: tuple[int, ...], folder: Path, precisions: tuple[str, ...] = ("fp32", "int8")
+) -> Path:
+    """Make a model with a noise generator in the folder, in these precisions, and return the path of its manifest. If
+    there is a GPU that TensorRT can build for, there is an engine of the smallest precision, too."""
     classes = tuple(str(number) for number in range(1000 if shape[-1] > 100 else 10))
     channels = shape[0]
     settings = ModelSettings(
@@ -35,7 +38,7 @@ def export_random(arch: str, shape: tuple[int, ...], folder: Path) -> Path:
     trained = folder / f"{arch.replace(':', '-')}.pt"
     write_model_file(trained, settings, model.eval(), {"weights": "random"}, examples)
     # With random weights, the two precisions need not agree on the top class.
-    plan = ExportPlan(("fp32", "int8"), "auto", BuildOptions(Profile(1, 256, 1024)), None, 0.0, ImageSize(), ())
+    plan = ExportPlan(precisions, "auto", BuildOptions(Profile(1, 256, 1024)), None, 0.0, ImageSize(), ())
     with ExportProgress(quiet=True) as progress:
         export_model(trained, None, OwnModel(), plan, progress)
     return trained.with_suffix(".json")

@@ -8,11 +8,17 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from cuda.bindings import driver
 from numpy.typing import DTypeLike, NDArray
 
 from ars.engine.bindings import Launcher
-from ars.errors import DeviceError
+from ars.errors import DeviceError, one_line
+
+try:
+    from cuda.bindings import driver
+except ModuleNotFoundError:
+    raise
+except ImportError as error:  # it is installed, but a library that it needs is not, or another package has its name
+    raise DeviceError(f"cuda-python does not load ({one_line(error)}); install cuda-bindings again") from error
 
 __all__ = ["BINDING"]
 
@@ -36,7 +42,13 @@ class _OutOfMemory(_Error):
 
 def _call(function: Any, *arguments: Any) -> Any:
     """What a function of the driver returns after its status: nothing, one value, or several."""
-    status, *found = function(*arguments)
+    try:
+        status, *found = function(*arguments)
+    except RuntimeError as error:  # cuda-python looks for the driver, and for the function in it, at the first call
+        problem, fix = f"the NVIDIA driver is too old for cuda-python ({error})", "install a newer driver"
+        if function is driver.cuInit:
+            problem, fix = f"no NVIDIA driver is installed ({error})", "install one, or use the device cpu"
+        raise DeviceError(f"{problem}; {fix}") from error
     if status:
         text = driver.cuGetErrorString(status)[1]
         kind = _OutOfMemory if status == driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY else _Error
@@ -49,10 +61,7 @@ class _CudaPython:
     name, error, out_of_memory, has_graphs = "cuda-python", _Error, _OutOfMemory, True
 
     def find_gpus(self) -> list[tuple[str, tuple[int, int], int]]:
-        try:
-            _call(driver.cuInit, 0)
-        except RuntimeError as error:  # cuda-python looks for the driver at the first call
-            raise DeviceError(f"no NVIDIA driver is installed ({error}); install one, or use the device cpu") from error
+        _call(driver.cuInit, 0)
         found = []
         for number in range(_call(driver.cuDeviceGetCount)):
             gpu = _call(driver.cuDeviceGet, number)

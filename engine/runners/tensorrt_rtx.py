@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import tensorrt_rtx
 
 from ars.engine.runners.plans import PlanRunner
-from ars.errors import DeviceError
+from ars.errors import ArsError
 from ars.output import replacing
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class TensorRtRtx(PlanRunner):
         file that belongs to another engine is not even shown to it."""
         cache = config.create_runtime_cache()
         with suppress(OSError):
-            found = self._cache_file.read_bytes()
+            found = self._cache_file.read_bytes() if self._cache_file.is_file() else b""
             if found.startswith(self._key) and cache.deserialize(found[len(self._key) :]):
                 self._saved = found
         return cache
@@ -62,7 +62,7 @@ class TensorRtRtx(PlanRunner):
         return bytes.fromhex(self.sha256)
 
     def close(self) -> None:
-        with suppress(DeviceError, OSError), self.gpu.current():  # without the file, they are compiled again
+        with suppress(ArsError, OSError), self.gpu.current():  # without the file, they are compiled again
             made = None if self._cache is None else self._cache.serialize()
             if made is not None and (content := self._key + bytes(made)) != self._saved:
                 with replacing(self._cache_file) as file:

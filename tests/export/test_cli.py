@@ -246,7 +246,12 @@ def test_what_the_tools_cannot_bring_to_a_precision_is_said_of_the_users_file(fo
             ["--static-batch", "8", "--opt-batch", "4"],
             "static-batch = 8 is not valid; it takes the place of --opt-batch",
         ),
-        (["--static-batch", "0"], "min-batch, opt-batch, max-batch = 0, 0, 0 is not valid; give 1 <= min"),
+        (["--static-batch", "0"], "static-batch = 0 is not valid; it must be between 1 and 2147483647"),
+        (["--static-batch", str(2**31)], f"static-batch = {2**31} is not valid; it must be between 1 and"),
+        (
+            ["--max-batch", str(2**70)],
+            f"max-batch = {2**70} is not valid; TensorRT takes batches of at most 2147483647",
+        ),
         (["--static-batch", "8"], "--static-batch is for an engine, but --tensorrt auto builds none here; omit it"),
         (["--tensorrt", "on", "--compute-capability", "9.0"], "compute-capability = 9.0 is not valid; tensorrt_rtx 1"),
         (["--tensorrt", "off", "--workspace", "64"], "--workspace is for an engine, but --tensorrt off builds none"),

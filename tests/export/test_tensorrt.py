@@ -215,6 +215,18 @@ def test_options_that_make_no_sense_are_refused(profile, rest, message):
         BuildOptions(Profile(*profile), **rest)
 
 
+def test_a_tensorrt_that_cannot_be_initialised_is_one_sentence(rtx, tmp_path, monkeypatch):
+    def fail(log):
+        log.log(rtx.module.ILogger.ERROR, "CUDA initialization failure with error: 35")
+        raise TypeError("pybind11::init(): factory function returned nullptr")
+
+    monkeypatch.setattr(rtx.module, "Builder", fail)
+    with pytest.raises(
+        RunError, match=r"model\.onnx: tensorrt_rtx .* cannot build it \(CUDA init.* 35\); build no engine"
+    ):
+        build_engine(models.linear(tmp_path / "model.onnx"), rtx, OPTIONS)
+
+
 def hide(monkeypatch, *present):
     """Only these packages are installed."""
     find = importlib.util.find_spec

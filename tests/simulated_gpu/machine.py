@@ -105,6 +105,8 @@ class Machine:
         """The options of each session of onnxruntime-gpu."""
         self.runtime_configs: list[object] = []
         """The configuration of each context of tensorrt_rtx."""
+        self.built_on: list[int] = []
+        """The current GPU when an engine was built; -1 for none, when TensorRT takes the first."""
         self.lacks_libraries = False
         """Whether CUDA's and cuDNN's libraries are missing, without which onnxruntime-gpu falls back to the CPU."""
         self.refuses_capture = self.forgets_capture = False

@@ -1,9 +1,10 @@
-"""Stands in for tensorrt: the names of it that engines are run with. A plan holds the ONNX file that it is made of."""
+"""Stands in for tensorrt: the names of it that engines are built and run with. A plan holds the ONNX file that it was
+made from."""
 
 import enum
 import json
 
-from simulated_gpu.machine import MACHINE, Failure, Stream, current_gpu
+from simulated_gpu.machine import MACHINE, Failure, Stream, current_gpu, driver
 from simulated_gpu.models import queue_model, session_of
 
 __version__ = "10.99.0"
@@ -236,6 +237,19 @@ class IExecutionContext:
         return bool(_attempt(self.engine._logger, "execute_async_v3", queue))
 
 
+class NetworkDefinitionCreationFlag(enum.IntEnum):
+    STRONGLY_TYPED = 1
+
+
+class BuilderFlag(enum.Enum):
+    TF32 = 7
+
+
+class IProgressMonitor:
+    def __init__(self):
+        pass
+
+
 class ITensor:
     def __init__(self, port):
         self.name = port.name
@@ -246,10 +260,17 @@ class ITensor:
 
 class INetworkDefinition:
     def __init__(self):
-        self.onnx = b""
+        self.onnx, self._inputs = b"", []
+
+    def take(self, onnx):
+        self.onnx, self._inputs = onnx, [ITensor(port) for port in session_of(onnx).get_inputs()]
+
+    @property
+    def num_inputs(self):
+        return len(self._inputs)
 
     def get_input(self, index):
-        return ITensor(session_of(self.onnx).get_inputs()[index])
+        return self._inputs[index]
 
 
 class OnnxParser:
@@ -257,7 +278,7 @@ class OnnxParser:
         self._network = network
 
     def parse(self, model):
-        self._network.onnx = bytes(model)
+        self._network.take(bytes(model))
         return True
 
 
@@ -267,6 +288,14 @@ class IOptimizationProfile:
 
 
 class IBuilderConfig:
+    progress_monitor = None
+
+    def __init__(self):
+        self.batches, self.flags = None, {BuilderFlag.TF32}
+
+    def clear_flag(self, flag):
+        self.flags.discard(flag)
+
     def add_optimization_profile(self, profile):
         self.batches = profile.batches
         return 0
@@ -274,9 +303,10 @@ class IBuilderConfig:
 
 class Builder:
     def __init__(self, logger):
-        if _attempt(logger, "Builder", current_gpu) is None:
+        if _attempt(logger, "Builder", lambda: True) is None:
             raise TypeError("pybind11::init(): factory function returned nullptr")
         self._logger = logger
+        MACHINE.built_on.append(int(driver().machine_current()))
 
     def create_network(self, flags=0):
         return INetworkDefinition()
@@ -289,6 +319,11 @@ class Builder:
 
     def build_serialized_network(self, network, config):
         def build():
-            return make_plan(network.onnx, config.batches, compute_capability=MACHINE.compute_capability)
+            if config.progress_monitor is not None:
+                config.progress_monitor.phase_start("building", None, 1)
+                config.progress_monitor.step_complete("building", 0)
+                config.progress_monitor.phase_finish("building")
+            batches = config.batches or 3 * network.get_input(0).shape[:1]
+            return make_plan(network.onnx, batches, compute_capability=MACHINE.compute_capability)
 
         return _attempt(self._logger, "build_serialized_network", build)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # nvcc.sh FOLDER: install nvcc from PyPI, as FOLDER/bin/nvcc. It needs no GPU, no driver and no installation of CUDA.
 set -euo pipefail
-python=$(command -v python3.12 || command -v python3)
+python=$(for each in python3.12 python3; do "$each" -c "" 2> /dev/null && echo "$each" && break; done)  # pyenv has a shim for each version
 "$python" -m venv "$1/packages"
 "$1/packages/bin/pip" install --quiet 'nvidia-cuda-nvcc>=13,<14' 'nvidia-cuda-crt>=13,<14' 'nvidia-nvvm>=13,<14' \
   'nvidia-cuda-runtime>=13,<14' 'nvidia-cuda-cccl>=13,<14'

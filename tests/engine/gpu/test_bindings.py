@@ -38,6 +38,19 @@ def test_a_pycuda_that_does_not_load_says_which_library_it_lacks(tmp_path, fresh
     assert str(error.value).startswith(said)
 
 
+def test_a_cuda_python_that_does_not_load_is_one_sentence(tmp_path, fresh):
+    (tmp_path / "cuda" / "bindings").mkdir(parents=True)
+    (tmp_path / "cuda" / "bindings" / "__init__.py").write_text("")
+    (tmp_path / "cuda" / "bindings" / "driver.py").write_text("raise ImportError('libstdc++.so.6: cannot open')")
+    for name in [name for name in sys.modules if name == "cuda" or name.startswith("cuda.")]:
+        fresh.delitem(sys.modules, name)
+    fresh.syspath_prepend(str(tmp_path))
+    with pytest.raises(DeviceError, match=r"^cuda-python does not load \(libstdc\+\+.*; install cuda-bindings again$"):
+        importlib.import_module("ars.engine.bindings").choose_binding()
+    for name in [name for name in sys.modules if name == "cuda" or name.startswith("cuda.")]:
+        del sys.modules[name]
+
+
 def test_without_either_package_the_extra_is_named(fresh):
     for name in ("cuda", "cuda.bindings", "pycuda"):
         fresh.setitem(sys.modules, name, None)

@@ -206,6 +206,14 @@ def test_kernels_that_were_compiled_are_kept_beside_the_engine(built):
     cache.write_bytes(bytes(32) + kept[32:])
     assert compiled() == 1, "so is what another engine left there"
     assert cache.read_bytes() == kept
+    store = b"SQLite format 3\0"
+    cache.write_bytes(store)
+    assert compiled() == 1, "a file that must not be overwritten is no error"
+    assert cache.read_bytes() == store
+    cache.unlink()
+    os.mkfifo(cache)
+    assert compiled() == 1, "nobody waits for what is no file"
+    assert cache.read_bytes() == kept
     cache.unlink()
     cache.mkdir()
     assert compiled() == 1, "a cache that cannot be written is no error"

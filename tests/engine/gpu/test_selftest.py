@@ -94,6 +94,23 @@ def test_a_tensorrt_that_cannot_be_initialised_is_one_line(machine):
     assert "factory function returned nullptr" in line
 
 
+def test_the_engine_is_built_on_the_gpu_that_is_checked(machine):
+    machine.reset(gpus=2)
+    assert all(check.passed for check in selftest.run_checks("cuda:1", "tensorrt"))
+    assert machine.built_on == [1]
+
+
+def test_a_backend_that_fails_while_an_engine_is_built_is_one_line(machine, monkeypatch):
+    def fail(*arguments):
+        raise OSError("libnvinfer.so is broken")
+
+    monkeypatch.setattr(importlib.import_module("ars.engine.runners.plans").PlanRunner, "convert", fail)
+    result = run("selftest", "--device", "cuda:0")
+    assert result.exit_code == 1
+    assert "FAILED  OSError: libnvinfer.so is broken; please report this" in result.stdout
+    assert result.stdout.count(" ok ") == 4
+
+
 def test_an_error_of_a_library_that_nobody_expects_is_one_line(machine, monkeypatch):
     monkeypatch.setattr("ars.engine.selftest._some_logits", lambda: {}["no such key"])
     result = run("selftest", "--device", "cuda:0")
@@ -149,6 +166,21 @@ def test_devices_without_a_driver_says_so(machine, monkeypatch):
         pytest.skip("pycuda does not load without a driver")
     monkeypatch.setattr("ars.engine.bindings.cuda_python.driver.cuInit", find_no_library)
     assert 'cuda            missing  no NVIDIA driver is installed ("cuda" is an NVIDIA' in run("devices").stdout
+
+
+def test_a_driver_without_a_function_that_is_called_is_too_old(machine, monkeypatch):
+    def find_no_function(*arguments):
+        raise RuntimeError("function cuDeviceGetCount is not found")
+
+    if importlib.import_module("ars.engine.gpu").BINDING.name != "cuda-python":
+        pytest.skip("pycuda does not load with such a driver")
+    monkeypatch.setattr("ars.engine.bindings.cuda_python.driver.cuDeviceGetCount", find_no_function)
+    result = run("selftest", "--device", "cuda:0")
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    said = (
+        "the NVIDIA driver is too old for cuda-python (function cuDeviceGetCount is not found); install a newer driver"
+    )
+    assert said in result.stderr
 
 
 REQUEST = selftest._REQUESTS[1]  # its third draw is row 7
