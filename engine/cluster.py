@@ -20,7 +20,7 @@ from ars.engine.driver import Driver, Node, WorkerLost
 from ars.engine.records.record import Record
 from ars.engine.records.run import RunProgress
 from ars.engine.records.work import Work
-from ars.engine.worker import Reply, Task, Worker, make_task
+from ars.engine.worker import Task, Worker, make_task
 from ars.errors import ArgumentError, InputError, MissingPackage, RunError, one_line
 
 __all__ = ["Cluster"]
@@ -80,6 +80,10 @@ class Cluster:
         except InputError:
             raise
         except (Exception, SystemExit) as error:  # of Ray, which has no base class for what goes wrong here
+            self._ray.shutdown()  # it may be half connected, and the next attempt would take that for a connection
+            if isinstance(error, RuntimeError) and "version" in str(error).lower():
+                problem = f"the Ray cluster at {self.address} has other versions than this computer ({one_line(error)})"
+                raise InputError(f"{problem}; install the same versions of Ray and Python here and there") from error
             problem = f"there is no Ray cluster to connect to at {self.address} ({one_line(error)})"
             raise InputError(f"{problem}; start one with `ray start --head`, or use --cluster local") from error
         self._owns = True
@@ -261,7 +265,8 @@ def _describe(error: object) -> str:
 
 
 def _make_actor(ray: Any) -> Any:
-    """The actor of a worker. It needs ARS only from `open` on, so a computer that lacks ARS can say so."""
+    """The actor of a worker. It needs ARS only from `open` on, so a computer that lacks ARS can say so. That is why it
+    is annotated with no type of ARS: an annotation travels with the class."""
 
     class Actor:
         def place(self) -> str:
@@ -278,9 +283,8 @@ def _make_actor(ray: Any) -> Any:
             opening = self._worker.open()
             return opening.refusal, opening.batch_seconds
 
-        def certify(self, inputs: Sequence[Any]) -> Reply:
-            reply: Reply = self._worker.certify(inputs)
-            return reply
+        def certify(self, inputs: Sequence[Any]) -> Any:
+            return self._worker.certify(inputs)
 
         # A thread of its own answers, also while inputs are being certified.
         @ray.method(concurrency_group="signs")  # type: ignore[untyped-decorator]

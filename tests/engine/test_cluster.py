@@ -1,7 +1,9 @@
 """Certification on a real Ray cluster of two nodes on this computer. Starting workers takes long, so only what needs
 Ray is here: test_driver.py has what the driver does about workers, and test_cluster_slow.py campaigns on real ones."""
 
+import io
 import os
+import pickle
 import signal
 import socket
 import time
@@ -142,20 +144,48 @@ def test_a_cluster_that_asks_for_a_token_is_told_apart(monkeypatch, mode):
         server.stop(None)
 
 
-def test_what_ray_says_is_passed_on(files, monkeypatch):
+def test_another_version_of_ray_is_refused_in_rays_words(files, address, monkeypatch):
+    import ray
+
+    monkeypatch.setattr(ray, "__version__", "2.9.0")
+    said = (
+        f"the Ray cluster at {address} has other versions than this computer (Version mismatch: The cluster was started"
+    )
+    result = refused(certify("--cluster", address), said, "was started with: Ray: 2.9.0", "install the same versions")
+    assert "start one with" not in result.stderr
+    assert not ray.is_initialized(), "the next attempt would take it for connected"
+
+
+def test_what_else_ray_says_is_passed_on(files, monkeypatch):
     import ray
 
     def init(**given):
-        raise RuntimeError("Version mismatch: The cluster was started with:\n    Ray: 2.9.0\n    Python: 3.9.1")
+        raise ConnectionError("Could not find\n  any running Ray instance.")
 
     monkeypatch.setattr(ray, "init", init)
-    result = certify("--cluster", "auto")
-    refused(result, "Version mismatch: The cluster was started with: Ray: 2.9.0 Python: 3.9.1")
+    refused(
+        certify("--cluster", "auto"), "(Could not find any running Ray instance.); start one with `ray start --head`"
+    )
 
 
 def test_without_ray_the_install_line_is_printed(files, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
     refused(certify("--cluster", "auto"), "ray is not installed; run `pip install", "cluster]")
+
+
+def test_a_computer_without_ars_can_open_what_tells_that_it_lacks_it():
+    """Otherwise no worker there could be started, and nobody would say why."""
+    import ray
+
+    class WithoutArs(pickle.Unpickler):
+        def find_class(self, module, name):
+            assert module.partition(".")[0] != "ars", f"it needs {module}.{name}"
+            return super().find_class(module, name)
+
+    actor = connecting._make_actor(ray).__ray_metadata__.modified_class
+    made = WithoutArs(io.BytesIO(ray.cloudpickle.dumps(actor))).load()()
+    refusal, _ = made.open(b"cars_nowhere\nWorker\n.")
+    assert refusal == "it has no ARS like the driver's (ModuleNotFoundError: No module named 'ars_nowhere')"
 
 
 def test_a_cluster_that_is_not_open_is_refused(files):
