@@ -118,6 +118,20 @@ def test_an_address_at_which_something_else_listens_is_refused_at_once(address, 
         ars.Cluster(f"ray://{address}").__enter__()
 
 
+def test_auto_does_not_wait_for_a_cluster_that_was_killed(monkeypatch):
+    """Ray keeps its address in a file, and would try it for two minutes."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    services = __import__("ray")._private.services
+    monkeypatch.setattr(services, "find_gcs_addresses", lambda: [])
+    monkeypatch.setattr(services, "find_bootstrap_address", lambda folder: f"127.0.0.1:{port}")
+    start = time.monotonic()
+    with pytest.raises(InputError, match=rf"there is no Ray cluster at .*:{port} \(.*refused\); start one with"):
+        ars.Cluster("auto").__enter__()
+    assert time.monotonic() - start < 10
+
+
 @pytest.mark.parametrize("mode", [None, "token"])
 def test_a_cluster_that_asks_for_a_token_is_told_apart(monkeypatch, mode):
     import grpc
@@ -137,6 +151,7 @@ def test_a_cluster_that_asks_for_a_token_is_told_apart(monkeypatch, mode):
         if mode is None:
             with pytest.raises(InputError, match="asks for a token; set RAY_AUTH_MODE=token, and copy"):
                 connecting._check_reachable(f"127.0.0.1:{port}")
+            connecting._check_reachable(f"127.0.0.1:{port}", needs_token=False)
         else:
             monkeypatch.setenv("RAY_AUTH_MODE", mode)
             connecting._check_reachable(f"127.0.0.1:{port}")  # Ray will send the token
