@@ -32,6 +32,7 @@ from support.ray_cluster import (
 import ars
 from ars.engine import driver
 from ars.engine.records.store import read_header
+from ars.engine.statistics.target import Target
 from ars.engine.worker import Worker
 from ars.errors import ArgumentError, DataError, RunError
 from ars.noise import NoiseKind
@@ -52,6 +53,7 @@ def run(
     data="data.npz",
     sigma=0.1,
     device=None,
+    target=None,
     **options,
 ):
     with (
@@ -59,12 +61,13 @@ def run(
         ars.load("model.onnx", sigma=sigma, batch=16, seed=3, device=device, threads=1) as classifier,
     ):
         cluster.make_worker = worker or cluster.make_worker
-        return ars.certify_run(classifier, data, plan, store=store, cluster=cluster, progress=progress or Watched())
+        given = {"store": store, "target": target, "progress": progress or Watched()}
+        return ars.certify_run(classifier, data, plan, cluster=cluster, **given)
 
 
-def alone(plan=PLANS["fixed"], store="alone.sqlite", sigma=0.1):
+def alone(plan=PLANS["fixed"], store="alone.sqlite", sigma=0.1, target=None):
     with ars.load("model.onnx", sigma=sigma, batch=16, seed=3) as classifier:
-        ars.certify_run(classifier, "data.npz", plan, store=store, progress=Watched())
+        ars.certify_run(classifier, "data.npz", plan, store=store, target=target, progress=Watched())
     return records(store)
 
 
@@ -82,6 +85,14 @@ def test_certificates_are_identical_on_one_and_three_nodes_with_one_two_and_four
                     store = f"{name}-{sigma}-{workers}.sqlite"
                     run(cluster.address, store, plan, sigma=sigma, workers=workers)
                     assert records(store) == expected
+
+
+def test_a_run_with_a_target_takes_the_same_inputs_as_one_process(files):
+    target = Target(0.35, (0.0,))
+    with nodes_with(1, 1) as cluster:
+        run(cluster.address, "run.sqlite", target=target)
+    assert records("run.sqlite") == alone(target=target)
+    assert len(records("run.sqlite")) < 40
 
 
 def test_gpu_workers_make_the_same_certificates(files, machine):
