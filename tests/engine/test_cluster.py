@@ -2,6 +2,7 @@
 Ray is here: test_driver.py has what the driver does about workers, and test_cluster_slow.py campaigns on real ones."""
 
 import io
+import json
 import os
 import pickle
 import signal
@@ -89,6 +90,19 @@ def test_the_command_shows_and_uses_the_cluster(files, address):
     assert "5 of 5 inputs are certified already" in again.stderr
     refused(certify("--cluster", address, "--threads", "2"), "on a cluster, --worker-cpus says it")
     refused(certify("--workers", "2"), "workers = 2 is not valid; it is for --cluster")
+
+
+def test_what_ray_says_of_a_dead_worker_is_not_printed_among_the_results(files, address, monkeypatch):
+    certify_on_cluster = connecting.Cluster.certify
+
+    def print_as_ray_does(self, *given):
+        print("(raylet) A worker died or was killed while executing a task")
+        return certify_on_cluster(self, *given)
+
+    monkeypatch.setattr(connecting.Cluster, "certify", print_as_ray_does)
+    result = certify("--cluster", address, "--seed", "3", "--limit", "3", "--json")
+    assert json.loads(result.stdout)["inputs"] == 3
+    assert "(raylet) A worker died" in result.stderr
 
 
 def test_an_address_without_a_cluster_is_refused_at_once(files):
