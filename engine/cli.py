@@ -6,7 +6,7 @@ import json
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
 
 import click
@@ -135,6 +135,7 @@ def certify(
             if model.threads is not None:
                 raise ArgumentError("threads", model.threads, "on a cluster, --worker-cpus says it")
             model = dataclasses.replace(model, threads=cluster.threads(model.device))
+            owned.enter_context(redirect_stdout(sys.stderr))  # Ray prints there what it says of dead workers
             owned.enter_context(cluster)
         classifier = owned.enter_context(model.load())
         progress = owned.enter_context(TerminalProgress(classifier, quiet=quiet, on_cluster=cluster is not None))

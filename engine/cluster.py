@@ -9,6 +9,7 @@ import socket
 import time
 import warnings
 from collections.abc import Callable, Collection, Generator, Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -20,7 +21,7 @@ from ars.engine.driver import Driver, Node, WorkerLost
 from ars.engine.records.record import Record
 from ars.engine.records.run import RunProgress
 from ars.engine.records.work import Work
-from ars.engine.worker import Reply, Task, Worker, make_task
+from ars.engine.worker import Task, Worker, make_task
 from ars.errors import ArgumentError, InputError, MissingPackage, RunError, one_line
 
 __all__ = ["Cluster"]
@@ -73,22 +74,32 @@ class Cluster:
         local = self.address == "local"
         own: dict[str, Any] = {"include_dashboard": False, "num_cpus": self.cores} if local else {}
         try:
-            _check_reachable(self._find_address())
+            _check_reachable(*self._find_address())
             with warnings.catch_warnings():  # Ray raises the same as an error, which is ours to report
                 warnings.filterwarnings("ignore", "Ray Client connection timed out")
                 self._ray.init(address=self.address, log_to_driver=False, logging_level="ERROR", **own)
         except InputError:
             raise
         except (Exception, SystemExit) as error:  # of Ray, which has no base class for what goes wrong here
+            self._ray.shutdown()  # it may be half connected, and the next attempt would take that for a connection
+            if isinstance(error, RuntimeError) and "version" in str(error).lower():
+                problem = f"the Ray cluster at {self.address} has other versions than this computer ({one_line(error)})"
+                raise InputError(f"{problem}; install the same versions of Ray and Python here and there") from error
             problem = f"there is no Ray cluster to connect to at {self.address} ({one_line(error)})"
             raise InputError(f"{problem}; start one with `ray start --head`, or use --cluster local") from error
         self._owns = True
         return self
 
-    def _find_address(self) -> str:
-        """Where ray.init will look for `auto`, if RAY_ADDRESS says it. A cluster of this computer it finds itself, with
-        its token."""
-        return os.environ.get("RAY_ADDRESS") or "auto" if self.address == "auto" else self.address
+    def _find_address(self) -> tuple[str, bool]:
+        """Where ray.init will look, and whether it needs to be told the token of what it finds there."""
+        named = os.environ.get("RAY_ADDRESS") or "auto" if self.address == "auto" else self.address
+        if named != "auto":
+            return named, True
+        with suppress(Exception):  # not part of Ray's interface
+            found = self._ray._private.services.canonicalize_bootstrap_address("auto")
+            if isinstance(found, str):
+                return found, False  # it may be that of a cluster that was killed
+        return named, False
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -209,7 +220,7 @@ def _list_nodes(ray: Any) -> list[Node]:
     ]
 
 
-def _check_reachable(address: str) -> None:
+def _check_reachable(address: str, needs_token: bool = True) -> None:
     """Refuse an address at which no Ray cluster listens. Ray itself would try for minutes."""
     client = address.startswith("ray://")
     target = address.removeprefix("ray://")
@@ -220,7 +231,7 @@ def _check_reachable(address: str) -> None:
         return  # auto, local, or something that Ray has to judge
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
-        problem = _find_problem(target, client)
+        problem = _find_problem(target, client, needs_token)
     except (OSError, OverflowError) as error:
         problem = one_line(error)
     if problem is not None:
@@ -229,7 +240,7 @@ def _check_reachable(address: str) -> None:
         raise InputError(f"{problem}; start one with `ray start --head` ({usual}), or use --cluster local")
 
 
-def _find_problem(target: str, client: bool) -> str | None:
+def _find_problem(target: str, client: bool, needs_token: bool) -> str | None:
     """What is wrong with what listens there, if it is no Ray cluster. Both of Ray's ports speak gRPC."""
     if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
         return None
@@ -244,7 +255,8 @@ def _find_problem(target: str, client: bool) -> str | None:
                 return "what listens there does not answer as Ray does"
             if error.code() is grpc.StatusCode.UNIMPLEMENTED:
                 return "another service listens there"
-            if error.code() is grpc.StatusCode.UNAUTHENTICATED and "RAY_AUTH_MODE" not in os.environ:
+            told = "RAY_AUTH_MODE" in os.environ or not needs_token
+            if error.code() is grpc.StatusCode.UNAUTHENTICATED and not told:
                 problem = f"the Ray cluster at {target} asks for a token"
                 fix = "set RAY_AUTH_MODE=token, and copy ~/.ray/auth_token from its head"
                 raise InputError(f"{problem}; {fix}") from error
@@ -261,7 +273,8 @@ def _describe(error: object) -> str:
 
 
 def _make_actor(ray: Any) -> Any:
-    """The actor of a worker. It needs ARS only from `open` on, so a computer that lacks ARS can say so."""
+    """The actor of a worker. It needs ARS only from `open` on, so a computer that lacks ARS can say so. That is why it
+    is annotated with no type of ARS: an annotation travels with the class."""
 
     class Actor:
         def place(self) -> str:
@@ -278,9 +291,8 @@ def _make_actor(ray: Any) -> Any:
             opening = self._worker.open()
             return opening.refusal, opening.batch_seconds
 
-        def certify(self, inputs: Sequence[Any]) -> Reply:
-            reply: Reply = self._worker.certify(inputs)
-            return reply
+        def certify(self, inputs: Sequence[Any]) -> Any:
+            return self._worker.certify(inputs)
 
         # A thread of its own answers, also while inputs are being certified.
         @ray.method(concurrency_group="signs")  # type: ignore[untyped-decorator]

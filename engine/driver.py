@@ -241,7 +241,8 @@ class Driver:
             self._refuse(member.node, refusal)
             return
         member.ready = True
-        self._failures.pop(member.node, None)
+        for node in (member.node, None):
+            self._failures.pop(node, None)
         self._silence = max(self._silence, SILENT_BATCHES * batch_seconds)
         self.dispatch.join(member)
         self._report()
@@ -251,6 +252,8 @@ class Driver:
         if isinstance(reply.error, DependentRows):
             raise reply.error
         records = {record.idx: record for record in reply.records}
+        if strange := records.keys() - order.sent:
+            raise RunError(f"a worker's reply has input {min(strange)}, which it was not sent; please report this")
         forgotten = order.sent - records.keys() - reply.bad.keys()
         if reply.error is None and forgotten:
             raise RunError(f"a worker's reply does not mention input {min(forgotten)}; please report this")
@@ -294,9 +297,10 @@ class Driver:
             return
         self._failures[member.node] = failures = self._failures.get(member.node, 0) + 1
         if failures >= FAILURES:
-            if member.node is None:
+            if member.node is not None:
+                self._refuse(member.node, reason)
+            elif not any(other.node for other in self._members):
                 raise RunError(f"no worker can be started ({reason}); look at the cluster with `ray status`")
-            self._refuse(member.node, reason)
 
     def _dismiss(self, member: _Member, reason: str = "", *, blame: bool = False) -> None:
         """End a worker, or what is left of it. What it holds waits again; a late answer is nobody's."""

@@ -31,7 +31,7 @@ class ClusterCost:
     seconds_each: float
     """How long a worker sleeps for an input."""
     efficiency: float
-    """The share of the workers' time that they slept, from the moment that each was ready to the last input."""
+    """The share of the workers' time that they slept, from the moment that all were there to the last input."""
     driver_seconds: float
     """The processor time of the driver for one certificate: reading the input, dispatch and commit."""
     memory_growth: int
@@ -43,11 +43,15 @@ class ClusterCost:
 class Sleeping(Worker):
     """Sleeps, and answers with the same certificate for every input."""
 
-    def __init__(self, task: Task, seconds: float) -> None:
+    def __init__(self, task: Task, seconds: float, workers: int, meeting: Path) -> None:
         super().__init__(task)
-        self._seconds = seconds
+        self._seconds, self._workers, self._meeting = seconds, workers, meeting
 
     def open(self) -> Opening:
+        """Waits for the others: a computer of few cores is busy for minutes with starting a hundred of them."""
+        (self._meeting / str(os.getpid())).touch()
+        while len(os.listdir(self._meeting)) < self._workers:
+            time.sleep(0.2)
         plan = self._task.plan
         votes = [0] * 10 + [0]
         votes[3] = plan.n
@@ -98,7 +102,9 @@ def measure_cluster(workers: int, inputs: int, seconds: float) -> ClusterCost:
         data, watch = Path(folder, "data.npz"), _Watch(inputs)
         np.savez(data, x=images, y=np.full(inputs, 3))
         cluster = Cluster("local", workers=workers)
-        cluster.make_worker, cluster.cores = _Sleepers(seconds), workers
+        meeting = Path(folder, "workers")
+        meeting.mkdir()
+        cluster.make_worker, cluster.cores = _Sleepers(seconds, workers, meeting), workers
         store, plan = Path(folder, "run.sqlite"), Plan(10, 1000)
         with cluster, load(MODEL, sigma=0.25, batch=8) as classifier:
             used = time.process_time()
@@ -119,9 +125,11 @@ def measure_cluster(workers: int, inputs: int, seconds: float) -> ClusterCost:
 @dataclass(frozen=True)
 class _Sleepers:
     seconds: float
+    workers: int
+    meeting: Path
 
     def __call__(self, task: Task) -> Sleeping:
-        return Sleeping(task, self.seconds)
+        return Sleeping(task, self.seconds, self.workers, self.meeting)
 
 
 def _resident(process: int, field: str) -> int:

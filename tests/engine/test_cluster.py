@@ -1,7 +1,10 @@
 """Certification on a real Ray cluster of two nodes on this computer. Starting workers takes long, so only what needs
 Ray is here: test_driver.py has what the driver does about workers, and test_cluster_slow.py campaigns on real ones."""
 
+import io
+import json
 import os
+import pickle
 import signal
 import socket
 import time
@@ -89,6 +92,19 @@ def test_the_command_shows_and_uses_the_cluster(files, address):
     refused(certify("--workers", "2"), "workers = 2 is not valid; it is for --cluster")
 
 
+def test_what_ray_says_of_a_dead_worker_is_not_printed_among_the_results(files, address, monkeypatch):
+    certify_on_cluster = connecting.Cluster.certify
+
+    def print_as_ray_does(self, *given):
+        print("(raylet) A worker died or was killed while executing a task")
+        return certify_on_cluster(self, *given)
+
+    monkeypatch.setattr(connecting.Cluster, "certify", print_as_ray_does)
+    result = certify("--cluster", address, "--seed", "3", "--limit", "3", "--json")
+    assert json.loads(result.stdout)["inputs"] == 3
+    assert "(raylet) A worker died" in result.stderr
+
+
 def test_an_address_without_a_cluster_is_refused_at_once(files):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -116,6 +132,20 @@ def test_an_address_at_which_something_else_listens_is_refused_at_once(address, 
         ars.Cluster(f"ray://{address}").__enter__()
 
 
+def test_auto_does_not_wait_for_a_cluster_that_was_killed(monkeypatch):
+    """Ray keeps its address in a file, and would try it for two minutes."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    services = __import__("ray")._private.services
+    monkeypatch.setattr(services, "find_gcs_addresses", lambda: [])
+    monkeypatch.setattr(services, "find_bootstrap_address", lambda folder: f"127.0.0.1:{port}")
+    start = time.monotonic()
+    with pytest.raises(InputError, match=rf"there is no Ray cluster at .*:{port} \(.*refused\); start one with"):
+        ars.Cluster("auto").__enter__()
+    assert time.monotonic() - start < 10
+
+
 @pytest.mark.parametrize("mode", [None, "token"])
 def test_a_cluster_that_asks_for_a_token_is_told_apart(monkeypatch, mode):
     import grpc
@@ -135,6 +165,7 @@ def test_a_cluster_that_asks_for_a_token_is_told_apart(monkeypatch, mode):
         if mode is None:
             with pytest.raises(InputError, match="asks for a token; set RAY_AUTH_MODE=token, and copy"):
                 connecting._check_reachable(f"127.0.0.1:{port}")
+            connecting._check_reachable(f"127.0.0.1:{port}", needs_token=False)
         else:
             monkeypatch.setenv("RAY_AUTH_MODE", mode)
             connecting._check_reachable(f"127.0.0.1:{port}")  # Ray will send the token
@@ -142,20 +173,48 @@ def test_a_cluster_that_asks_for_a_token_is_told_apart(monkeypatch, mode):
         server.stop(None)
 
 
-def test_what_ray_says_is_passed_on(files, monkeypatch):
+def test_another_version_of_ray_is_refused_in_rays_words(files, address, monkeypatch):
+    import ray
+
+    monkeypatch.setattr(ray, "__version__", "2.9.0")
+    said = (
+        f"the Ray cluster at {address} has other versions than this computer (Version mismatch: The cluster was started"
+    )
+    result = refused(certify("--cluster", address), said, "was started with: Ray: 2.9.0", "install the same versions")
+    assert "start one with" not in result.stderr
+    assert not ray.is_initialized(), "the next attempt would take it for connected"
+
+
+def test_what_else_ray_says_is_passed_on(files, monkeypatch):
     import ray
 
     def init(**given):
-        raise RuntimeError("Version mismatch: The cluster was started with:\n    Ray: 2.9.0\n    Python: 3.9.1")
+        raise ConnectionError("Could not find\n  any running Ray instance.")
 
     monkeypatch.setattr(ray, "init", init)
-    result = certify("--cluster", "auto")
-    refused(result, "Version mismatch: The cluster was started with: Ray: 2.9.0 Python: 3.9.1")
+    refused(
+        certify("--cluster", "auto"), "(Could not find any running Ray instance.); start one with `ray start --head`"
+    )
 
 
 def test_without_ray_the_install_line_is_printed(files, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
     refused(certify("--cluster", "auto"), "ray is not installed; run `pip install", "cluster]")
+
+
+def test_a_computer_without_ars_can_open_what_tells_that_it_lacks_it():
+    """Otherwise no worker there could be started, and nobody would say why."""
+    import ray
+
+    class WithoutArs(pickle.Unpickler):
+        def find_class(self, module, name):
+            assert module.partition(".")[0] != "ars", f"it needs {module}.{name}"
+            return super().find_class(module, name)
+
+    actor = connecting._make_actor(ray).__ray_metadata__.modified_class
+    made = WithoutArs(io.BytesIO(ray.cloudpickle.dumps(actor))).load()()
+    refusal, _ = made.open(b"cars_nowhere\nWorker\n.")
+    assert refusal == "it has no ARS like the driver's (ModuleNotFoundError: No module named 'ars_nowhere')"
 
 
 def test_a_cluster_that_is_not_open_is_refused(files):

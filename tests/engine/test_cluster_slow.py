@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support import models
 from support.engine_runs import ENGINE, records, write_manifest
 from support.ray_cluster import (
     OBJECT_STORE,
@@ -31,6 +32,7 @@ from support.ray_cluster import (
 import ars
 from ars.engine import driver
 from ars.engine.records.store import read_header
+from ars.engine.statistics.target import Target
 from ars.engine.worker import Worker
 from ars.errors import ArgumentError, DataError, RunError
 from ars.noise import NoiseKind
@@ -51,6 +53,7 @@ def run(
     data="data.npz",
     sigma=0.1,
     device=None,
+    target=None,
     **options,
 ):
     with (
@@ -58,12 +61,13 @@ def run(
         ars.load("model.onnx", sigma=sigma, batch=16, seed=3, device=device, threads=1) as classifier,
     ):
         cluster.make_worker = worker or cluster.make_worker
-        return ars.certify_run(classifier, data, plan, store=store, cluster=cluster, progress=progress or Watched())
+        given = {"store": store, "target": target, "progress": progress or Watched()}
+        return ars.certify_run(classifier, data, plan, cluster=cluster, **given)
 
 
-def alone(plan=PLANS["fixed"], store="alone.sqlite", sigma=0.1):
+def alone(plan=PLANS["fixed"], store="alone.sqlite", sigma=0.1, target=None):
     with ars.load("model.onnx", sigma=sigma, batch=16, seed=3) as classifier:
-        ars.certify_run(classifier, "data.npz", plan, store=store, progress=Watched())
+        ars.certify_run(classifier, "data.npz", plan, store=store, target=target, progress=Watched())
     return records(store)
 
 
@@ -81,6 +85,14 @@ def test_certificates_are_identical_on_one_and_three_nodes_with_one_two_and_four
                     store = f"{name}-{sigma}-{workers}.sqlite"
                     run(cluster.address, store, plan, sigma=sigma, workers=workers)
                     assert records(store) == expected
+
+
+def test_a_run_with_a_target_takes_the_same_inputs_as_one_process(files):
+    target = Target(0.35, (0.0,))
+    with nodes_with(1, 1) as cluster:
+        run(cluster.address, "run.sqlite", target=target)
+    assert records("run.sqlite") == alone(target=target)
+    assert len(records("run.sqlite")) < 40
 
 
 def test_gpu_workers_make_the_same_certificates(files, machine):
@@ -107,6 +119,46 @@ def test_nodes_with_another_package_another_model_or_other_noise_are_left_out(fi
     assert len(progress.warnings) == 3
     for said in ("its version of scipy is 0.0.1, and", "its model (SHA-256) is", "it fails the self-test of noise"):
         assert sum(said in warning for warning in progress.warnings) == 1, progress.warnings
+
+
+def test_a_node_without_ars_is_left_out_and_says_so(files):
+    missing = """
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "ars":
+            raise ModuleNotFoundError(f"No module named {name!r}")
+
+sys.meta_path.insert(0, Missing())
+"""
+    (files / "without").mkdir()
+    (files / "without" / "sitecustomize.py").write_text(missing)
+    with nodes_with(1) as cluster:
+        environment = {"PYTHONPATH": str(files / "without")}
+        cluster.add_node(num_cpus=1, object_store_memory=OBJECT_STORE, env_vars=environment)
+        progress = Watched()
+        run(cluster.address, "run.sqlite", worker=slow(0.5), progress=progress)
+    (warning,) = progress.warnings
+    assert "it has no ARS like the driver's (ModuleNotFoundError: No module named 'ars')" in warning
+    assert records("run.sqlite") == alone()
+
+
+def test_a_worker_that_is_stopped_is_killed_and_its_inputs_are_certified(files, monkeypatch):
+    """It does not answer Ray either."""
+    monkeypatch.setattr(driver, "SILENCE_SECONDS", 5.0)
+    monkeypatch.setattr(driver, "SILENT_BATCHES", 0)
+    stopped = []
+
+    def stop(record):
+        if not stopped:
+            stopped.extend(processes_of_workers()[:1])
+            os.kill(stopped[0], signal.SIGSTOP)
+
+    with nodes_with(1) as cluster:
+        run(cluster.address, "run.sqlite", worker=slow(0.2), progress=Watched(stop))
+        assert stopped[0] not in processes_of_workers()
+    assert records("run.sqlite") == alone()
 
 
 def test_an_input_that_kills_three_workers_is_given_up_by_name_and_a_bad_one_is_left_out(files):
@@ -219,26 +271,58 @@ def test_a_driver_that_is_killed_at_random_moments_is_resumed(files):
     assert kills >= ROUNDS
 
 
-def test_a_full_object_store_does_not_stop_the_run(files):
-    """Inputs of 200 kB travel through it, while others have filled it."""
-    import ray
-
+@pytest.fixture
+def large(files):
+    """Inputs of 200 kB, which travel through the object store, and the certificates of one process."""
     x = np.random.default_rng(0).random((30, 1, 224, 224), dtype=np.float32)
     np.savez("large.npz", x=x, y=np.zeros(30, int))
-    from support import models
-
     models.linear(Path("model.onnx"), shape=(1, 224, 224))
     with ars.load("model.onnx", sigma=0.1, batch=16, seed=3) as classifier:
         ars.certify_run(classifier, "large.npz", PLANS["fixed"], store="alone.sqlite", progress=Watched())
+    return records("alone.sqlite")
+
+
+def fill_object_store(sizes, number):
+    """Put arrays of these sizes into it, so many of each or until it is full, and return what keeps them there."""
+    import ray
+
+    held = []
+    for size in sizes:
+        with suppress(ray.exceptions.OutOfDiskError):
+            held.extend(ray.put(np.random.default_rng(k).random(size)) for k in range(number))
+    return held
+
+
+def test_a_full_object_store_that_spills_to_disk_does_not_stop_the_run(large):
+    import ray
+
     with nodes_with(1, 1) as cluster:
         ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
         try:
-            held = [ray.put(np.random.default_rng(k).random(2**20)) for k in range(2 * OBJECT_STORE // 2**23)]
+            held = fill_object_store([2**20], 2 * OBJECT_STORE // 2**23)
             run(cluster.address, "run.sqlite", data="large.npz")
             assert len(held) == 20
         finally:
             ray.shutdown()
-    assert records("run.sqlite") == records("alone.sqlite")
+    assert records("run.sqlite") == large
+
+
+def test_an_object_store_and_a_disk_that_are_full_end_the_run_which_can_be_resumed(large):
+    import ray
+
+    with nodes_with(2, settings={"local_fs_capacity_threshold": 0.0}) as cluster:
+        ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
+        try:
+            held = fill_object_store([2**20, 2**17, 2**14], 1000)
+            with pytest.raises(
+                RunError, match=r"the Ray cluster at .* failed \(Local disk is full.*the same command resumes"
+            ):
+                run(cluster.address, "run.sqlite", data="large.npz")
+            held.clear()
+            run(cluster.address, "run.sqlite", data="large.npz")
+        finally:
+            ray.shutdown()
+    assert records("run.sqlite") == large
 
 
 def test_workers_that_hang_or_kill_in_many_runs(files, monkeypatch):
@@ -311,7 +395,8 @@ def test_a_client_certifies_through_the_address_of_a_head(files):
 
 def bench(*arguments):
     command = [Path(sys.executable).with_name("ars-bench"), "cluster", "--json", *arguments]
-    environment = os.environ | {"RAY_worker_niceness": "0"}
+    patience = {"RAY_worker_maximum_startup_concurrency": "4", "RAY_worker_register_timeout_seconds": "300"}
+    environment = os.environ | patience | {"RAY_worker_niceness": "0"}
     return json.loads(subprocess.run(command, env=environment, capture_output=True, check=True).stdout)
 
 
@@ -323,7 +408,7 @@ def test_memory_does_not_grow_with_ten_thousand_inputs():
 
 
 def test_a_hundred_workers_are_busy_nine_tenths_of_the_time():
-    found = bench("--workers", "100", "--inputs", "10000", "--seconds", "1")
+    found = bench("--workers", "100", "--inputs", "3000", "--seconds", "1")
     print(found)
     assert found["efficiency"] >= 0.9
 

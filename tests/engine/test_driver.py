@@ -40,6 +40,7 @@ class FakeCrew:
         self.cores = dict(cores)
         self.at, self.refuse, self.opening = at, refuse or {}, opening
         self.batch_seconds = batch_seconds
+        self.broken = set()  # computers on which no process can be started
         self.workers, self.now, self.asked, self.plans = [], 0.0, {}, []
         self._numbers = itertools.count()
 
@@ -72,7 +73,10 @@ class FakeCrew:
                 name for name, cores in self.cores.items() if name not in worker.without and used.count(name) < cores
             ]
             if worker.node is None and worker.dead is None and free:
-                worker.node = free[0]
+                if free[0] in self.broken:
+                    worker.dead = "its process could not be started"
+                else:
+                    worker.node = free[0]
 
     def ask(self, worker, question, *given):
         ticket, start = next(self._numbers), max([self.now, *(end for end, _ in worker.held if end is not None)])
@@ -277,6 +281,19 @@ def test_a_node_on_which_workers_never_open_the_model_is_left_out():
     assert [worker.node for worker in crew.workers].count("b") < FAILURES + 3
 
 
+def test_a_node_on_which_no_process_starts_ends_the_run_only_if_there_is_no_other():
+    crew = FakeCrew({"b": 1, "a": 1}, opening=lambda worker: 20.0)
+    crew.broken.add("a")
+    done, given_up, _ = drive(crew)
+    assert (sorted(done), given_up) == (list(range(40)), {})
+    assert sum(worker.node is None for worker in crew.workers) > 2 * FAILURES
+    alone = FakeCrew({"a": 1})
+    alone.broken.add("a")
+    with pytest.raises(RunError, match=r"no worker can be started \(its process could not be started\)"):
+        drive(alone)
+    assert len(alone.workers) == FAILURES
+
+
 def test_a_run_without_workers_waits_for_some_and_ends_unless_it_is_told_to_wait():
     crew = FakeCrew({})
     with pytest.raises(RunError, match=r"no worker for this run \(none for 10 minutes\)"):
@@ -346,6 +363,20 @@ def test_a_reply_that_forgets_an_input_ends_the_run():
 
     crew._certify = forgetful
     with pytest.raises(RunError, match="does not mention input 3"):
+        drive(crew)
+
+
+def test_a_reply_with_an_input_that_was_not_asked_for_ends_the_run():
+    crew = FakeCrew({"a": 1})
+    certify = crew._certify
+
+    def eager(worker, start, inputs):
+        end, reply = certify(worker, start, inputs)
+        reply.records.append(SimpleNamespace(idx=39, draws=210))
+        return end, reply
+
+    crew._certify = eager
+    with pytest.raises(RunError, match="a worker's reply has input 39, which it was not sent"):
         drive(crew)
 
 

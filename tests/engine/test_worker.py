@@ -7,10 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from support import models
 from support.engine_runs import write_manifest
 
 import ars
+from ars.engine.cli import main
 from ars.engine.records.inputs import Inputs
 from ars.engine.records.work import Work
 from ars.engine.selftest import Check
@@ -192,3 +194,20 @@ def test_a_model_of_the_process_is_not_sent():
     classifier = ars.load(lambda x: x.reshape(len(x), -1)[:, :3], sigma=0.1, shape=(1, 4, 4), batch=16)
     with classifier, pytest.raises(ArgumentError, match="a model of this process cannot be sent to a cluster"):
         make(classifier)
+
+
+@pytest.mark.parametrize("lies", [False, True])
+def test_a_worker_that_lies_about_its_votes_is_found_by_an_audit(lies):
+    """Its votes are of another seed, so certificates and checksums follow from them."""
+
+    class Lying:
+        def certify(self, work, ids, progress, on_given_up):
+            task = make_task(work, device="cpu", threads=1, data_on_workers=False)
+            worker = opened(dataclasses.replace(task, seed=task.seed + lies))
+            yield from worker.certify(list(work.read(ids))).records
+
+    with load(seed=3) as classifier:
+        ars.certify_run(classifier, "data.npz", PLAN, store="run.sqlite", cluster=Lying())
+    found = CliRunner().invoke(main, ["audit", "run.sqlite"])
+    assert found.exit_code == int(lies), found.output
+    assert ("and drawn again it is" in found.output) == lies

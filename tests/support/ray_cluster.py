@@ -24,9 +24,9 @@ _PATIENT = {
 
 
 @contextmanager
-def nodes_with(*cores, gpus=0):
-    """A cluster whose nodes have so many cores each, and GPUs, the first of them the head. Workers can import this
-    module only as a copy, because they do not have the tests."""
+def nodes_with(*cores, gpus=0, settings=None):
+    """A cluster whose nodes have so many cores each, and GPUs, the first of them the head, with settings of Ray's own.
+    Workers can import this module only as a copy, because they do not have the tests."""
     for name, value in _PATIENT.items():
         os.environ.setdefault(name, value)
     import ray
@@ -37,9 +37,14 @@ def nodes_with(*cores, gpus=0):
     try:
         for attempt in range(5):
             try:
-                for number in cores:
+                for place, number in enumerate(cores):
+                    head = {"_system_config": settings} if settings and not place else {}
                     cluster.add_node(
-                        num_cpus=number, num_gpus=gpus, object_store_memory=OBJECT_STORE, include_dashboard=False
+                        num_cpus=number,
+                        num_gpus=gpus,
+                        object_store_memory=OBJECT_STORE,
+                        include_dashboard=False,
+                        **head,
                     )
                 break
             except Exception as error:  # Ray gives a node 30 seconds to start, which a busy computer may exceed
