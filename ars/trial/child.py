@@ -93,7 +93,8 @@ def _run_openvino(model: bytes | str) -> None:
     from openvino.frontend import FrontEndManager
 
     reader = FrontEndManager().load_by_framework("onnx")  # otherwise OpenVINO takes any format that it finds in a file
-    network = reader.convert(reader.load(io.BytesIO(model) if isinstance(model, bytes) else model))
+    file = io.BytesIO(model) if isinstance(model, bytes) else model
+    network = reader.convert(reader.load(file, enable_mmap=True))
     settings = {"NUM_STREAMS": 1, "INFERENCE_NUM_THREADS": 1, "INFERENCE_PRECISION_HINT": "f32"}
     compiled = openvino.Core().compile_model(network, "CPU", settings)
     if len(compiled.inputs) == 1 and not compiled.inputs[0].get_partial_shape().rank.is_dynamic:

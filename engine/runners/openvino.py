@@ -69,7 +69,8 @@ def _read_onnx(source: bytes | Path) -> Any:
     """The network of an ONNX file. `Core.read_model` would take any format that it finds in a file, and some ONNX files
     are files of OpenVINO's own format as well, which nobody has checked."""
     reader = FrontEndManager().load_by_framework("onnx")
-    return reader.convert(reader.load(io.BytesIO(source) if isinstance(source, bytes) else source))
+    file = io.BytesIO(source) if isinstance(source, bytes) else source
+    return reader.convert(reader.load(file, enable_mmap=True))
 
 
 def _ports(ports: Sequence[Any]) -> list[Port]:
