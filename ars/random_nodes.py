@@ -4,6 +4,7 @@ A node with a seed is no exception: ONNX Runtime draws another number at each ca
 called. No test of the votes finds a model that misbehaves only after many calls.
 """
 
+from collections import ChainMap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,16 +38,17 @@ def refuse_random_nodes(path: Path, content: bytes, fix: str = _FIX) -> None:
     if model is None:
         raise ModelError(path, "it is not an ONNX model", "export it again")
     for scope in (model.graph, *model.functions):
-        for node, constants in _walk(scope, {}):
+        for node, constants in _walk(scope, ChainMap()):
             if problem := _find_problem(node, constants):
                 found = f"its node {node.name or ','.join(node.output)!r} {problem} ({node.op_type})"
                 raise ModelError(path, f"{found}, so its votes are not a function of its input", fix)
 
 
-def _walk(scope: Any, outer: dict[str, bool]) -> Iterator[tuple[Any, dict[str, bool]]]:
+def _walk(scope: Any, outer: ChainMap[str, bool]) -> Iterator[tuple[Any, ChainMap[str, bool]]]:
     """Every node of a graph or a function, subgraphs included, with the constants that it sees: whether the value of
     that name is False."""
-    constants = outer | dict.fromkeys(_inner_names(scope), False)  # an inner name hides an outer one
+    # An inner name hides an outer one. The outer ones are not copied: a model may have very many subgraphs.
+    constants = outer.new_child(dict.fromkeys(_inner_names(scope), False))
     # A caller may override an initializer that is an input as well.
     inputs = {value if isinstance(value, str) else value.name for value in scope.input}
     for tensor in getattr(scope, "initializer", ()):
@@ -79,7 +81,7 @@ def _is_false(tensor: Any) -> bool:
     return [tensor.raw_data, *tensor.int32_data] in ([b"\0"], [b"", 0])
 
 
-def _find_problem(node: Any, constants: dict[str, bool]) -> str | None:
+def _find_problem(node: Any, constants: ChainMap[str, bool]) -> str | None:
     """What is wrong with a node, or None."""
     if node.op_type in RANDOM and node.domain in _ONNX:
         return "draws random numbers"

@@ -75,8 +75,7 @@ def _flush(status: int | str | None) -> int | str | None:
         sys.stdout.flush()
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that the interpreter does not fail at its end
-        if isinstance(error, BrokenPipeError):
-            return status or 1
-        print(f"Error: stdout: it cannot be written ({error.strerror}); give a file or a pipe", file=sys.stderr)
+        if not status and not isinstance(error, BrokenPipeError):  # or else the command has said what was wrong
+            print(f"Error: stdout: it cannot be written ({error.strerror}); give a file or a pipe", file=sys.stderr)
         return status or 1
     return status

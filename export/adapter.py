@@ -174,6 +174,7 @@ def _try(path: Path, model: onnx.ModelProto, takes: _Input) -> tuple[Any, dict[s
     """Run the model once; returns its session, and what each output gives."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
+    options.add_session_config_entry("session.load_model_format", "ONNX")
     zeros = takes.in_numpy(np.zeros((takes.batch or 2, *takes.shape), np.float32))
     try:
         session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])

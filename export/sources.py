@@ -3,6 +3,7 @@ weights, or a TorchScript or torch.export file. ONNX files are opened without to
 `onnx_source.py`."""
 
 import dataclasses
+import re
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,8 @@ from ars.train.weights import start_from
 
 __all__ = ["open_torch_source"]
 
+# The operators of TorchScript that read or write a file of any name.
+_FILE_OPERATORS = re.compile(rb"\b(?:torch|ops\.\w+)\.(from_file|save)\b")
 
 FIELD_PIXELS = (
     "in the field's scripts: 0.4914,0.4822,0.4465 and 0.2023,0.1994,0.2010 for CIFAR-10, "
@@ -120,6 +123,7 @@ def _open_architecture(path: Path | None, own: OwnModel) -> Source:
 
 def _open_program(path: Path, kind: str, own: OwnModel) -> Source:
     """Open a TorchScript file, which holds TorchScript code and no Python, or a torch.export file."""
+    _refuse_surprises(path, kind)
     noise = own.noise()
     try:
         with silence():
@@ -136,6 +140,22 @@ def _open_program(path: Path, kind: str, own: OwnModel) -> Source:
     if own.pixel_mean is not None or own.pixel_deviation is not None:
         module = nn.Sequential(Normalize(*own.normalisation(shape[0])), module)
     return _from_module(path, module, shape, own, noise)
+
+
+def _refuse_surprises(path: Path, kind: str) -> None:
+    """Refuse a program that the user may take for weights, and one that opens files. Both kinds are programs, and are
+    used only from sources that the user trusts; a torch.export file can name any function of Python."""
+    if kind == "torch.export":
+        if path.suffix != ".pt2":
+            problem = "it is a torch.export file, whose program can do whatever you can"
+            raise ModelError(path, problem, "give it the suffix .pt2 if you trust its source")
+        return
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.namelist():
+            used = _FILE_OPERATORS.search(archive.read(member)) if member.endswith(".py") else None
+            if used:
+                problem = f"its program reads or writes files (torch.{used[1].decode()})"
+                raise ModelError(path, problem, "save a module that only computes logits")
 
 
 def _needed_shape(path: Path, shape: tuple[int, ...] | None) -> tuple[int, ...]:

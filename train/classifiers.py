@@ -80,8 +80,8 @@ def _resnet(
 
 def _cifar_resnet(depth: int, channels: int, classes: int) -> nn.Sequential:
     """He et al. (2016), section 4.2: three stages of (depth - 2) / 6 blocks on small images."""
-    if depth < 8 or (depth - 2) % 6:
-        raise ArgumentError("arch", f"resnet{depth}", "a CIFAR ResNet has 6k + 2 layers: 20, 32, 44, 56, 110")
+    if not 8 <= depth <= 1202 or (depth - 2) % 6:
+        raise ArgumentError("arch", f"resnet{depth}", "a CIFAR ResNet has 6k + 2 layers, up to 1202: 20, 32, 56, 110")
     blocks = (depth - 2) // 6
     stem = [_convolution(channels, 16), nn.ReLU()]
     return _resnet(stem, _basic_block, [(16, blocks), (32, blocks), (64, blocks)], 16, classes)

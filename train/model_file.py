@@ -23,7 +23,7 @@ from ars.train.classifiers import Normalize, make_classifier
 from ars.train.noise_models import PAPERS_SIZE, Attenuation, DatasetNoise, GeneratorSize, NoiseShape, make_noise
 from ars.train.plan import TrainingPlan
 from ars.train.smoothing import SmoothedModel
-from ars.train.weights import load_weights, read_torch_file
+from ars.train.weights import check_weights, load_weights, read_torch_file
 
 __all__ = [
     "FORMAT",
@@ -173,6 +173,8 @@ def _are_examples(data: object, settings: ModelSettings) -> bool:
         return False
     if (x.dtype, labels.dtype) != (torch.float32, torch.int64) or tuple(x.shape[1:]) != settings.shape:
         return False
+    if not len(x):  # then its shape could be any, and images of this shape would be made
+        return False
     known = (labels >= 0) & (labels < len(settings.classes))
     return labels.shape == x.shape[:1] and bool(known.all()) and bool(torch.isfinite(x).all())
 
@@ -184,17 +186,24 @@ def load_model(path: Path, data: bytes | None = None) -> tuple[ModelSettings, Sm
     already read.
     """
     settings, content = read_model_file(path, data)
+    with torch.device("meta"):  # takes no memory: a small file may declare a network of any size
+        check_weights(_build_stored(settings, path), content["weights"], path)
+    model = _build_stored(settings, path)
+    load_weights(model, content["weights"], path)
+    model.eval()
+    return settings, model, content
+
+
+def _build_stored(settings: ModelSettings, path: Path) -> SmoothedModel:
+    """The model of a file's settings, with initial weights."""
     try:
-        model = build(settings)
+        return build(settings)
     except ArsError:
         raise
     except Exception as error:  # torch raises many types of errors for impossible sizes
         raise ModelError(
             path, f"no model can be built from its settings ({one_line(error)})", "train it again"
         ) from error
-    load_weights(model, content["weights"], path)
-    model.eval()
-    return settings, model, content
 
 
 def read_unfinished(path: Path, settings: ModelSettings, plan: TrainingPlan, data: str) -> dict[str, Any]:

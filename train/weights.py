@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from ars.errors import MissingPackage, ModelError, one_line
 from ars.regular import check_regular
 
-__all__ = ["Loaded", "load_weights", "read_torch_file", "start_from"]
+__all__ = ["Loaded", "check_weights", "load_weights", "read_torch_file", "start_from"]
 
 Weights = dict[str, Tensor]
 
@@ -162,6 +162,12 @@ def _place(name: str) -> tuple[int, ...]:
 
 def load_weights(model: nn.Module, weights: Weights, path: Path) -> None:
     """Load weights; an error names the first tensor that does not fit."""
+    check_weights(model, weights, path)
+    model.load_state_dict(weights)
+
+
+def check_weights(model: nn.Module, weights: Weights, path: Path) -> None:
+    """Refuse weights that are not those of the model's architecture."""
     if not isinstance(weights, dict) or not all(isinstance(tensor, Tensor) for tensor in weights.values()):
         raise ModelError(path, "its weights are not a dictionary of tensors", "train it again")
     expected = model.state_dict()
@@ -172,7 +178,6 @@ def load_weights(model: nn.Module, weights: Weights, path: Path) -> None:
             wanted = "none" if want is None else tuple(want.shape)
             problem = f"its tensor {name!r} is {found}, but the architecture has {wanted}"
             raise ModelError(path, problem, _FIX)
-    model.load_state_dict(weights)
 
 
 def _read(path: Path) -> Weights:

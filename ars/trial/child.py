@@ -75,6 +75,7 @@ def _run_onnxruntime(model: bytes | str) -> None:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 4
+    options.add_session_config_entry("session.load_model_format", "ONNX")  # the format whose structure was checked
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     inputs = session.get_inputs()
     if len(inputs) == 1 and inputs[0].shape is not None:
@@ -86,11 +87,16 @@ def _run_onnxruntime(model: bytes | str) -> None:
 
 
 def _run_openvino(model: bytes | str) -> None:
-    import openvino
+    import io
 
-    core = openvino.Core()
+    import openvino
+    from openvino.frontend import FrontEndManager
+
+    reader = FrontEndManager().load_by_framework("onnx")  # otherwise OpenVINO takes any format that it finds in a file
+    file = io.BytesIO(model) if isinstance(model, bytes) else model
+    network = reader.convert(reader.load(file, enable_mmap=True))
     settings = {"NUM_STREAMS": 1, "INFERENCE_NUM_THREADS": 1, "INFERENCE_PRECISION_HINT": "f32"}
-    compiled = core.compile_model(core.read_model(model), "CPU", settings)
+    compiled = openvino.Core().compile_model(network, "CPU", settings)
     if len(compiled.inputs) == 1 and not compiled.inputs[0].get_partial_shape().rank.is_dynamic:
         port = compiled.inputs[0]
         sides = [None if side.is_dynamic else side.get_length() for side in port.get_partial_shape()]

@@ -5,13 +5,15 @@ would run inside our own statements. An authorizer lets through only what these 
 
 SQLite keeps recent commits in a file beside the store (its WAL or its journal) until they are moved into it. A reader
 that ignored this file would lose them. Where a reader cannot work beside the store, because the folder is read-only or
-the file system is full, it reads private copies of both.
+the file system is full, it reads private copies of both. Whoever made the store could make these files too, so they are
+checked before SQLite opens them.
 """
 
 import fcntl
 import os
 import shutil
 import sqlite3
+import stat
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -31,6 +33,10 @@ _ROOM = 2**16
 # SQLite's locks on it.
 _written_here: set[tuple[int, int]] = set()
 
+# A journal that ends with these bytes names another file, which SQLite deletes when it has rolled the journal back.
+# Only a transaction over several databases needs that, and ARS has none.
+_JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
+
 _FUNCTIONS = ("count", "max", "min")
 _WRITES = (
     sqlite3.SQLITE_INSERT,
@@ -43,6 +49,7 @@ _WRITES = (
 
 def open_to_write(path: Path, tables: Collection[str]) -> sqlite3.Connection:
     """The store, open for writing. It must be locked."""
+    _check_beside(path)
     if _is_full(path.parent):
         raise StoreError(path, "it cannot be written (no space left on its file system)", "make room, and run it again")
     database = sqlite3.connect(path, timeout=10)
@@ -53,6 +60,7 @@ def open_to_write(path: Path, tables: Collection[str]) -> sqlite3.Connection:
 @contextmanager
 def open_to_read(path: Path, tables: Collection[str]) -> Iterator[sqlite3.Connection]:
     """The store, open for reading: also in a folder that cannot be written, and while a run is writing to it."""
+    _check_beside(path)
     with _readable(path) as (place, mode), closing(_connect(place, mode)) as database:
         guard(database, tables)
         database.execute("PRAGMA query_only = ON")
@@ -66,7 +74,8 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
 @contextmanager
 def _readable(path: Path) -> Iterator[tuple[Path, str]]:
     """Where SQLite can read all that was committed to the store, and how it must open it there."""
-    log, memory, journal = (path.with_name(path.name + suffix) for suffix in SIDE_SUFFIXES)
+    path = Path(os.path.realpath(path))
+    log, memory, journal = _beside(path)
     writable = os.access(path.parent, os.W_OK)
     room = not (writable and _is_full(path.parent))
     # In a read-only folder, SQLite can use both files of a WAL without writing to them.
@@ -83,6 +92,33 @@ def _readable(path: Path) -> Iterator[tuple[Path, str]]:
             for file in (path, *pending):
                 shutil.copyfile(file, Path(folder) / file.name)
             yield Path(folder) / path.name, "mode=rw"
+
+
+def _beside(path: Path) -> tuple[Path, ...]:
+    """The files that SQLite keeps beside a store: beside the file itself, if the path is a link."""
+    real = Path(os.path.realpath(path))
+    return tuple(real.with_name(real.name + suffix) for suffix in SIDE_SUFFIXES)
+
+
+def _check_beside(path: Path) -> None:
+    """Refuse files beside a store that make SQLite write to, wait for, or delete other files."""
+    for file in _beside(path):
+        try:
+            if not stat.S_ISREG(file.lstat().st_mode):
+                problem = "it is not a regular file, and SQLite would take it for its own"
+                raise StoreError(file, problem, f"remove it; nothing that {path.name} holds is in it")
+            if file.name.endswith("-journal") and _ends_as_journal(file):  # SQLite has no locks on it to lose
+                problem = f"it is a journal that would delete another file when {path.name} is opened"
+                raise StoreError(file, problem, f"trust nothing in {path.name}, and certify again into another store")
+        except FileNotFoundError:  # SQLite removes them at the end
+            continue
+
+
+def _ends_as_journal(file: Path) -> bool:
+    with file.open("rb") as content:
+        size = content.seek(0, os.SEEK_END)
+        content.seek(max(0, size - len(_JOURNAL_MAGIC)))
+        return content.read() == _JOURNAL_MAGIC
 
 
 @contextmanager

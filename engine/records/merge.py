@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,8 +10,8 @@ from ars.engine.records.record import Record
 from ars.engine.records.settings import CHOICE, RunHeader, Sampling, differences
 from ars.engine.records.store import Store, read_header, read_records
 from ars.errors import StoreError
-from ars.output import SIDE_SUFFIXES, refuse_inputs
-from ars.temporaries import sync, temporary_folder
+from ars.output import SIDE_SUFFIXES, refuse_inputs, replacing
+from ars.temporaries import temporary_folder
 
 __all__ = ["merge_runs"]
 
@@ -49,13 +50,12 @@ def merge_runs(stores: Sequence[str | Path], output: str | Path) -> int:
     origin = dataclasses.replace(headers[0].origin, store_folder=str(output.parent.absolute()))
     merged = dataclasses.replace(headers[0], origin=origin, sampling=_join([header.sampling for header in headers]))
     try:
-        with temporary_folder(output.parent, f".{output.name[:48]}.") as folder:
+        # In this order, a merge that is killed leaves the store and nothing else, or no store.
+        with replacing(output) as whole, temporary_folder(output.parent, f".{output.name[:48]}.") as folder:
             place = folder / "merged.sqlite"
             with Store(place, merged) as store:
                 store.add(*(record for _, (record, _) in sorted(found.items())))
-            sync(place)
-            os.replace(place, output)
-            sync(output.parent)
+            shutil.copyfile(place, whole)
     except OSError as error:
         raise StoreError(output, f"it cannot be written ({error.strerror})", "choose another name") from error
     except StoreError as error:

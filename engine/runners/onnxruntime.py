@@ -23,6 +23,8 @@ class _Session:
         options.intra_op_num_threads = 1
         options.enable_mem_pattern = False  # one large block per batch costs more than it saves if lanes share it
         options.log_severity_level = 4
+        # Some ONNX files are files of ONNX Runtime's own format as well, which nobody has checked.
+        options.add_session_config_entry("session.load_model_format", "ONNX")
         # Without this, sums of INT8 products saturate at 16 bits on processors without VNNI.
         options.add_session_config_entry("session.x64quantprecision", "1")
         self._session = onnxruntime.InferenceSession(

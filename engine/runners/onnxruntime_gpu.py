@@ -49,6 +49,7 @@ class OnnxRuntimeGpu(GpuRunner):
         number = self.gpu.number
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
+        options.add_session_config_entry("session.load_model_format", "ONNX")  # as on the CPU
         cuda = {"device_id": str(number), "user_compute_stream": str(stream)}
         if self.image.dtype == "float32":
             # TF32, which is on by default, would round the factors of FP32 products to 10 bits. For an FP16 model the

@@ -15,13 +15,16 @@ largest such sum of unsigned activations and weights, 2 * 255 * 127, does not fi
 input may be negative can still saturate there, so exports keep such layers in float.
 """
 
+import io
 import queue
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import openvino
 from openvino import opset13 as ops
+from openvino.frontend import FrontEndManager
 
 from ars.engine.runners import CpuRunner, Floats, GeneratorRunner, Port
 from ars.external_data import HashedModel
@@ -37,8 +40,7 @@ class _Requests:
     _inputs: Sequence[Port]
 
     def open(self, model: HashedModel) -> tuple[Sequence[Port], Sequence[Port]]:
-        core = openvino.Core()
-        network = core.read_model(model.onnx_source(self.name))
+        network = _read_onnx(model.onnx_source(self.name))
         _use_unsigned_after_relu(network)
         streams = max(2, self.lane_count)
         settings = {
@@ -47,7 +49,7 @@ class _Requests:
             "ENABLE_CPU_PINNING": False,  # a lane makes its noise on any core that is free
             "INFERENCE_PRECISION_HINT": "f32",
         }
-        compiled = core.compile_model(network, "CPU", settings)
+        compiled = openvino.Core().compile_model(network, "CPU", settings)
         self._free: queue.SimpleQueue[Any] = queue.SimpleQueue()
         for _ in range(self.lane_count):
             self._free.put(compiled.create_infer_request())
@@ -61,6 +63,14 @@ class _Requests:
             return [request.get_tensor(name).data.copy() for name in names]
         finally:
             self._free.put(request)
+
+
+def _read_onnx(source: bytes | Path) -> Any:
+    """The network of an ONNX file. `Core.read_model` would take any format that it finds in a file, and some ONNX files
+    are files of OpenVINO's own format as well, which nobody has checked."""
+    reader = FrontEndManager().load_by_framework("onnx")
+    file = io.BytesIO(source) if isinstance(source, bytes) else source
+    return reader.convert(reader.load(file, enable_mmap=True))
 
 
 def _ports(ports: Sequence[Any]) -> list[Port]:

@@ -13,6 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from support import models
 
+from ars import random_nodes
 from ars.engine.backends import load_generator
 from ars.engine.runners.onnxruntime import OnnxGenerator, OnnxRuntime
 from ars.engine.runners.openvino import OpenVino
@@ -30,7 +31,7 @@ RANDOM = {
 SAYS = "so its votes are not a function of its input; export it for inference"
 
 
-def random_nodes(op):
+def drawing_nodes(op):
     """What turns x [n, 4] into y [n, 4] with random numbers."""
     inputs = [] if op in ("RandomNormal", "RandomUniform") else ["x"]
     made = helper.make_node(op, inputs, ["drawn"], name="clock", seed=1.0, **RANDOM[op])
@@ -74,7 +75,7 @@ def refused(path, says, runners=(OnnxRuntime, OpenVino, OnnxGenerator)):
 
 def test_a_random_node_with_a_seed_counts_the_calls(tmp_path):
     """The negative control: the same input has another answer at each call, and the same ones in each session."""
-    path = save(tmp_path / "model.onnx", random_nodes("RandomUniform"))
+    path = save(tmp_path / "model.onnx", drawing_nodes("RandomUniform"))
     x, seen = np.zeros((1, 4), np.float32), []
     for _ in range(2):
         session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
@@ -86,7 +87,7 @@ def test_a_random_node_with_a_seed_counts_the_calls(tmp_path):
 @pytest.mark.parametrize("op", RANDOM)
 @pytest.mark.parametrize("place", ["graph", "branch", "function"])
 def test_a_model_that_draws_random_numbers_is_refused(tmp_path, op, place):
-    nodes, functions, weights = random_nodes(op), (), ()
+    nodes, functions, weights = drawing_nodes(op), (), ()
     if place == "branch":
         nodes, weights = in_branch(nodes), [("always", np.array(True))]
     elif place == "function":
@@ -98,7 +99,7 @@ def test_a_model_that_draws_random_numbers_is_refused(tmp_path, op, place):
 
 
 def test_a_noise_generator_that_draws_random_numbers_is_refused(tmp_path):
-    nodes = [*random_nodes("RandomUniform"), helper.make_node("Identity", ["y"], ["mean"])]
+    nodes = [*drawing_nodes("RandomUniform"), helper.make_node("Identity", ["y"], ["mean"])]
     path = save(tmp_path / "noise.onnx", [*nodes, helper.make_node("Exp", ["y"], ["scale"])], outputs=("mean", "scale"))
     with pytest.raises(ModelError, match="its node 'clock' draws random numbers"):
         load_generator(path)
@@ -165,6 +166,19 @@ def test_harmless_models_load(tmp_path, name):
     # OpenVINO takes a name that is used in a graph and in its subgraph for an input.
     for runner in (OnnxRuntime,) if "branch" in name else (OnnxRuntime, OpenVino):
         assert runner(path).classes == 4
+
+
+def test_many_subgraphs_see_the_names_outside_without_copies_of_them(tmp_path, monkeypatch):
+    """Copies for each subgraph took minutes for a file of a few megabytes."""
+    inner = helper.make_graph([helper.make_node("Identity", ["x"], ["z"])], "inner", [], [])
+    nodes = [constant(True)] + [helper.make_node("If", ["mode"], [], then_branch=inner) for _ in range(2000)]
+    weights = [(f"w{number}", np.array(True)) for number in range(2000)]
+    path = save(tmp_path / "model.onnx", [*nodes, dropout("")], [RATIO, *weights], checked=False)
+    seen = []
+    monkeypatch.setattr(random_nodes, "_find_problem", lambda node, constants: seen.append(constants.maps[-2]))
+    random_nodes.refuse_random_nodes(path, path.read_bytes())
+    assert len(seen) == 4002
+    assert len({id(names) for names in seen}) == 1
 
 
 def test_an_ordinary_model_is_not_parsed(tmp_path, monkeypatch):

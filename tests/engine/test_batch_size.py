@@ -27,3 +27,11 @@ def test_a_small_size_that_met_other_work_does_not_end_the_search(choose):
 
 def test_a_network_that_is_slow_is_not_tried_with_batches_that_take_long(choose):
     assert choose({1: 18, 4: 20, 16: 20}) == (4, 20)
+
+
+def test_a_network_that_fills_memory_is_not_tried_with_larger_batches(choose, monkeypatch):
+    """A row takes a hundredth of the memory: 16 rows take less than a quarter, and 32 rows would take more."""
+    peaks = iter([0, 10, 40, 160])
+    monkeypatch.setattr(batch_size, "_memory", lambda: 1000)
+    monkeypatch.setattr(batch_size, "_peak_memory", lambda: next(peaks))
+    assert choose({1: 100, 4: 200, 16: 300}) == (16, 300)

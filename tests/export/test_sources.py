@@ -125,6 +125,34 @@ def test_a_torch_export_file_for_images_of_any_size_is_taken_in_the_size_that_is
     same_logits(folder / "any.onnx", body)
 
 
+def test_a_program_is_taken_only_from_a_file_whose_name_says_so(body):
+    """The targets of its nodes may name any function of Python, and torch.export falls back to unsafe pickles."""
+    torch.export.save(torch.export.export(body, (torch.zeros(2, *SHAPE),)), "program.pt2")
+    os.rename("program.pt2", "weights.pt")
+    assert refused("weights.pt", *OWN) == (
+        "weights.pt: it is a torch.export file, whose program can do whatever you can; give it the suffix .pt2 if you "
+        "trust its source"
+    )
+
+
+def test_a_torchscript_file_that_writes_to_files_is_refused(folder):
+    class Writes(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            mapped = torch.from_file("notes.txt", True, 4, dtype=torch.uint8)
+            return x.flatten(1)[:, :3] + mapped.fill_(88).sum()
+
+    (folder / "notes.txt").write_text("mine")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch announces a successor of TorchScript
+        torch.jit.save(torch.jit.script(Writes()), "script.pt")
+        assert refused("script.pt", "--shape", "1,12,12", *OWN) == (
+            "script.pt: its program reads or writes files (torch.from_file); save a module that only computes logits"
+        )
+        assert (folder / "notes.txt").read_text() == "mine"
+        torch.jit.load("script.pt")(torch.zeros(1, *SHAPE))
+    assert (folder / "notes.txt").read_text() == "XXXX"  # the negative control
+
+
 def test_what_is_wrong_with_a_file_is_said_before_options_that_are_not_for_it(folder, body):
     with warnings.catch_warnings(action="ignore"):
         torch.jit.save(torch.jit.script(body), "script.pt")

@@ -15,7 +15,8 @@ def preload_dlls():
 
 
 class SessionOptions:
-    pass
+    def add_session_config_entry(self, key, value):
+        assert (key, value) == ("session.load_model_format", "ONNX")
 
 
 class RunOptions:

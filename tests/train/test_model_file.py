@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import resource
 from pathlib import Path
 from random import Random
 
@@ -164,3 +165,34 @@ def test_a_failure_to_write_is_said_and_nothing_else(file, monkeypatch):
         with pytest.raises(RunError, match=message):
             write_model_file(path, settings, model, {}, Images(X, LABELS))
     assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "shape", "message"),
+    [
+        (
+            {"generator": {"layers": 64, "growth": 1024}},
+            None,
+            r"'noise.dense.0.weight' is .*, but the architecture has",
+        ),
+        ({"arch": "resnet9998"}, None, "layers, up to 1202"),
+        (
+            {"arch": "resnet101"},
+            None,
+            r"'classifier.1.0.0.weight' is missing, but the architecture has \(64, 1, 7, 7\)",
+        ),
+        ({"shape": (1, 16384, 8192)}, (1, 16384, 8192), "its examples are not labelled inputs of its shape"),
+    ],
+)
+def test_networks_that_are_far_larger_than_the_file(file, changes, shape, message):
+    """The generator would take 77 GB, and the first layer after the images of that shape 68 GB."""
+    content = torch.load(file, weights_only=True)
+    content["settings"].update(changes)
+    if shape is not None:
+        content["examples"] = {"x": torch.zeros(0, *shape), "labels": torch.zeros(0, dtype=torch.int64)}
+    torch.save(content, file)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ArsError, match=message) as caught:
+        load_model(file)
+    assert "\n" not in str(caught.value)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**20  # kB, or bytes on macOS

@@ -140,7 +140,12 @@ def test_engines_of_tensorrt_rtx_fit_no_hopper_and_no_data_center_blackwell():
 def test_onnxruntimes_names_are_the_real_ones_with_these_parameters():
     for name in ("InferenceSession.run_with_iobinding", "IOBinding.bind_input", "IOBinding.bind_output"):
         assert offered(found(onnxruntime, name)) == offered(found(simulated_onnxruntime, name))
-    for name in ("RunOptions.add_run_config_entry", "InferenceSession.get_providers", "get_available_providers"):
+    for name in (
+        "SessionOptions.add_session_config_entry",
+        "RunOptions.add_run_config_entry",
+        "InferenceSession.get_providers",
+        "get_available_providers",
+    ):
         found(onnxruntime, name)
         found(simulated_onnxruntime, name)
     session = onnxruntime.InferenceSession

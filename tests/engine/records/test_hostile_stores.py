@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 import sqlite3
+import struct
 import sys
 from dataclasses import replace
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from support.stores import HEADER, forge, forged, open_store, record
 
 from ars.bench.cli import main as bench
 from ars.engine.cli import main
+from ars.engine.records import database
 from ars.engine.records.store import read_header, read_records, stored_settings
 from ars.errors import StoreError
 
@@ -78,6 +80,59 @@ def test_a_full_file_system_does_not_stop_the_writer_from_reading(tmp_path, monk
         monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bavail=3, f_frsize=1024))
         assert len(list(read_records(path))) == 1
         store.add(record(1))
+
+
+MAGIC = bytes.fromhex("d9d505f920a163d7")
+
+
+def journal_that_deletes(path, victim):
+    """A hot journal that names `victim` as the journal of a transaction over several databases."""
+    content, name = path.read_bytes(), str(victim).encode()
+    size = struct.unpack(">H", content[16:18])[0]
+    page, pages = content[:size], len(content) // size
+    summed = sum(page[place] for place in range(size - 200, 0, -200)) % 2**32
+    journal = MAGIC + struct.pack(">5I", 1, 0, pages, 512, size) + bytes(512 - 28)
+    journal += struct.pack(">I", 1) + page + struct.pack(">I", summed)
+    journal += struct.pack(">I", 2**30 // size + 1) + name + struct.pack(">2I", len(name), sum(name)) + MAGIC
+    path.with_name(f"{path.name}-journal").write_bytes(journal)
+
+
+def test_a_journal_that_names_another_file_deletes_nothing(path, tmp_path, monkeypatch):
+    notes = tmp_path / "notes.txt"
+    notes.write_text("mine")
+    journal_that_deletes(path, notes)
+    for use in (lambda: list(read_records(path)), lambda: open_store(path)):
+        with pytest.raises(StoreError, match=r"run.sqlite-journal: it is a journal that would delete another file"):
+            use()
+    with monkeypatch.context() as context:
+        context.setattr(database, "_check_beside", lambda path: None)
+        assert len(list(read_records(path))) == 30
+        assert not notes.exists()  # the negative control: without the check, reading deletes the notes
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal"])
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_links_and_pipes_in_the_place_of_what_sqlite_keeps_are_refused(path, tmp_path, suffix, kind):
+    """SQLite would write to the target of a link, and wait for a pipe."""
+    notes, beside = tmp_path / "notes.txt", path.with_name(path.name + suffix)
+    notes.write_text("mine")
+    beside.symlink_to(notes) if kind == "link" else os.mkfifo(beside)
+    for use in (lambda: list(read_records(path)), lambda: open_store(path)):
+        with pytest.raises(StoreError, match=f"run.sqlite{suffix}: it is not a regular file"):
+            use()
+    assert notes.read_text() == "mine"
+
+
+@pytest.mark.parametrize("shared_memory", [True, False])
+def test_a_link_to_a_store_drops_no_certificate_of_a_killed_run(killed, tmp_path, monkeypatch, shared_memory):
+    """SQLite's files are beside the store itself."""
+    (tmp_path / "links").mkdir()
+    link = tmp_path / "links" / "latest.sqlite"
+    link.symlink_to(killed)
+    if not shared_memory:
+        killed.with_name("run.sqlite-shm").unlink()
+    read_only(monkeypatch)
+    assert [one.idx for one in read_records(link)] == list(range(30))
 
 
 @pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal"])

@@ -194,6 +194,20 @@ def test_a_killed_merge_leaves_nothing_after_the_next_one():
     assert sorted(os.listdir()) == sorted([*before, "merged.sqlite"])
 
 
+def test_a_merge_that_is_killed_as_its_store_appears_leaves_nothing_else():
+    """The next merge of that name is refused, and would clean up nothing."""
+    for number in (1, 2):
+        certify_shard(number, 2)
+    before = sorted(os.listdir())
+    killed = (
+        "import os; real = os.replace; os.replace = lambda *a: (real(*a), os.kill(os.getpid(), 9)); from ars import "
+    )
+    killed += "merge_runs; merge_runs(['1.sqlite', '2.sqlite'], 'merged.sqlite')"
+    assert subprocess.run([sys.executable, "-c", killed], check=False).returncode == -signal.SIGKILL
+    assert sorted(os.listdir()) == sorted([*before, "merged.sqlite"])
+    assert len(records("merged.sqlite")) == len(records("1.sqlite")) + len(records("2.sqlite"))
+
+
 def test_commits_of_an_older_store_do_not_get_into_a_merged_one():
     """SQLite replays a log of that name, whichever store it belonged to."""
     for number in (1, 2):
