@@ -26,7 +26,7 @@ from ars.engine.records.store import Store, read_records, stored_settings
 from ars.engine.records.summary import Summary, count_certified, radii_of_run, summarize
 from ars.engine.records.work import Work, Workforce, certify_inputs, environment_of
 from ars.engine.smoothed import Prepared, SmoothedClassifier
-from ars.engine.statistics.plan import Plan
+from ars.engine.statistics.plan import Plan, check_plan
 from ars.engine.statistics.target import Target, random_order
 from ars.errors import ArgumentError, ArsError, DataError, DependentRows, RunError, StoreError
 
@@ -96,7 +96,7 @@ def certify_run(
     DependentRows, and the certificates in the store are taken out of use.
     """
     inputs = data if isinstance(data, Inputs) else Inputs(str(data))
-    plan, progress = plan or Plan(), progress or RunProgress()
+    plan, progress = Plan() if plan is None else check_plan(plan), progress or RunProgress()
     source, ids = inputs.open(classifier.channels)
     path = Path(store or _default_store(classifier, source, inputs.shard))
     if not path.parent.is_dir():
