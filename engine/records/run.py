@@ -95,7 +95,7 @@ def certify_run(
     `ars.Cluster`, its workers certify them. A model whose votes for a row depend on the rest of its batch raises
     DependentRows, and the certificates in the store are taken out of use.
     """
-    inputs = data if isinstance(data, Inputs) else Inputs(str(data))
+    inputs = data if isinstance(data, Inputs) else Inputs(_path_of(data))
     plan, progress = Plan() if plan is None else check_plan(plan), progress or RunProgress()
     source, ids = inputs.open(classifier.channels)
     path = Path(store or _default_store(classifier, source, inputs.shard))
@@ -306,3 +306,10 @@ class _Fullness:
 
     def share(self) -> float | None:
         return self._draws / (self._batch * self._batches) if self._batches else None
+
+
+def _path_of(data: object) -> str:
+    if not isinstance(data, str | os.PathLike):
+        requirement = "give the path of the data, or ars.Inputs; certify_many takes inputs in memory"
+        raise ArgumentError("data", type(data).__name__, requirement)
+    return str(data)

@@ -116,6 +116,8 @@ def test_certify_and_certify_many_take_the_same_plan():
             list(classifier.certify_many(x, np.zeros(len(x), int)))
         with pytest.raises(ArgumentError, match=r"plan = int is not valid; .*, like ars.Plan\(n=10_000\)"):
             ars.certify_run(classifier, "data.npz", 1000, store="none.sqlite")
+        with pytest.raises(ArgumentError, match=r"data = ndarray is not valid; .* certify_many takes inputs in memory"):
+            ars.certify_run(classifier, x, PLAN, store="none.sqlite")
 
 
 def test_a_classifier_decides_its_batch_once_for_each_shape_and_wish():
