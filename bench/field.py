@@ -135,8 +135,9 @@ def field(
         stack.callback(ours.close)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         path = FrozenModule(module, "exported").write(settings.shape, folder)
-        in_memory = stack.enter_context(load(module, sigma=scale, threads=threads))
-        from_file = stack.enter_context(load(path, sigma=scale, threads=threads))
+        in_memory = stack.enter_context(load(module, sigma=scale, threads=threads, shape=settings.shape))
+        same = in_memory.prepare(settings.shape).batch  # two measurements could choose two batch sizes
+        from_file = stack.enter_context(load(path, sigma=scale, threads=threads, batch=same))
         pairs = [(run_theirs(x), ours.certify(x, n0, n, alpha, batch)) for x in track(xs, "certifying", transient=True)]
         candidates: dict[str, Callable[[], object]] = {
             FIELD: lambda: run_theirs(xs[0]),
@@ -147,8 +148,8 @@ def field(
         for candidate in candidates.values():
             candidate()  # the first call chooses the batch size
         timings = interleave(candidates, rounds)
-    same = sum(one[0] == other[0] for one, other in pairs)
-    agreement = Agreement(same, [one[1] for one, _ in pairs], [other[1] for _, other in pairs])
+    agreed = sum(one[0] == other[0] for one, other in pairs)
+    agreement = Agreement(agreed, [one[1] for one, _ in pairs], [other[1] for _, other in pairs])
     _show(agreement, timings, n0 + n, f"{model.name}, sigma {scale:g}, n0 = {n0}, n = {n}, alpha = {alpha:g}")
 
 

@@ -46,6 +46,8 @@ class InProcess:
             raise ArgumentError("model", model.__name__, f"it is a class; make a module of it, like {model.__name__}()")
         if not self._is_module and not callable(model):
             requirement = "it must be the path of a model, a torch module, or a function from rows to logits"
+            if callable(getattr(model, "predict_proba", None)):  # scikit-learn, and what is made like it
+                requirement = "give its function from rows to scores, like model.predict_proba"
             raise ArgumentError("model", type(model).__name__, requirement)
         # What a function is called, or the class that TorchScript was made of; otherwise the class.
         self.name: str = getattr(model, "original_name" if self._is_module else "__name__", type(model).__name__)

@@ -135,6 +135,13 @@ class ClusterOptions:
         )
 
 
+def _end(context: click.Context, option: click.Parameter, value: int | None) -> int | None:
+    """--max, whose default in the field's scripts, -1, is no end."""
+    if value == 0:
+        raise click.BadParameter("give at least 1, or -1 for no end")
+    return None if value == -1 else value
+
+
 _FAMILIES = ", ".join(FAMILIES)
 _BACKENDS = ", ".join(["auto", *(backend.name for backend in list_backends())])
 
@@ -174,7 +181,9 @@ inputs_options = _gather(
     click.option("--start", type=click.IntRange(0), default=0, help="Leave out this many inputs at the start."),
     click.option("--limit", type=click.IntRange(1), help="Take at most this many."),
     click.option("--skip", type=click.IntRange(1), default=1, help="Take every N-th input, like the field's scripts."),
-    click.option("--max", "end", type=click.IntRange(1), help="End before this number, like the field's scripts."),
+    click.option(
+        "--max", "end", type=click.IntRange(-1), callback=_end, help="End before this number, like the field's scripts."
+    ),
     click.option("--only", help='Take only these, like "3,17,200-300" or "0-9999/20".'),
     click.option("--shard", help="Of all these, take a share: 3/20 is the third of twenty. `merge` joins the stores."),
 )

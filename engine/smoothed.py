@@ -33,7 +33,7 @@ from ars.engine.runners import Runner
 from ars.engine.samplers import Sampler
 from ars.engine.scheduler import Finished, Job
 from ars.engine.statistics.certificate import Certificate
-from ars.engine.statistics.plan import Plan
+from ars.engine.statistics.plan import Plan, check_plan
 from ars.engine.statistics.stopping import Grid, Question, usual_radii
 from ars.errors import ArgumentError, DataError, InputError, OutOfMemory
 from ars.manifest import Manifest
@@ -256,6 +256,7 @@ class SmoothedClassifier:
         `labels` has classes of inputs by their numbers: an input whose selection draws choose another class than its
         label ends there, and abstains. `on_draws` is told after each batch how many draws were counted.
         """
+        plan = check_plan(plan, "or its fields by name, like n=10_000; labels go with inputs, like (X, Y)")
         plan = dataclasses.replace(plan, **changes)
 
         def procedure(input_id: int, scale: NDArray[np.float32], eta: float) -> Procedure[Certificate]:

@@ -157,12 +157,13 @@ def _open(model: onnx.ModelProto, folder: Path, how: Callable[[Path], CpuRunner]
 
 
 def time_ratio(one: CpuRunner, other: CpuRunner, draws: Array) -> float:
-    """The time of a draw with the first over that with the second: of each the fastest of interleaved rounds."""
+    """The processor time of a draw with the first over that with the second: of each the fastest of interleaved rounds.
+    Other work on the machine would show in the time of a clock, and runners of a CPU use one core."""
     draws = draws[:TIMED]
     times: dict[int, list[float]] = {0: [], 1: []}
     for _ in range(ROUNDS):
         for number, runner in enumerate((one, other)):
-            start = time.perf_counter()
+            start = time.process_time()
             runner.run(draws)
-            times[number].append(time.perf_counter() - start)
+            times[number].append(time.process_time() - start)
     return min(times[0]) / min(times[1])

@@ -56,6 +56,9 @@ def fingerprint(module: nn.Module, *, unregistered: bool = True) -> str:
         tensors = {**vars(layer).get("_parameters", {}), **vars(layer).get("_buffers", {})}
         for name, value in sorted({**vars(layer), **tensors}.items()):
             if isinstance(value, Tensor) and (unregistered or name in tensors):
+                if nn.parameter.is_lazy(value) or value.is_meta:
+                    problem = f"its tensor {f'{path}.{name}'.lstrip('.')!r} has no values yet"
+                    raise ModelError(type(module).__name__, problem, "load its weights, or call it once on an input")
                 digest.update(f"{name}: {value.dtype} {tuple(value.shape)}\n".encode())
                 values = value.detach().cpu().contiguous().flatten()
                 digest.update(values.view(torch.uint8).numpy().data)

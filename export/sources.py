@@ -21,7 +21,7 @@ from ars.manifest import NoiseSettings
 from ars.train.classifiers import Normalize, make_classifier, usual_pixels
 from ars.train.model_file import load_model
 from ars.train.noise_models import IsotropicNoise
-from ars.train.weights import start_from
+from ars.train.weights import program_kind, start_from
 
 __all__ = ["open_torch_source"]
 
@@ -43,24 +43,12 @@ def open_torch_source(path: Path | None, own: OwnModel) -> Source:
         raise ArgumentError("model", None, "give a file, or --arch and --weights")
     if own.weights is not None:
         raise ArgumentError("weights", own.weights, "they need --arch")
-    kind = _kind_of(path)
+    kind = program_kind(path)
     if kind is not None:
         return _open_program(path, kind, own)
     source = _open_trained(path)
     own.refuse(path, "shape", "classes", "pixel_mean", "pixel_deviation", "sigma", "family")
     return source
-
-
-def _kind_of(path: Path) -> str | None:
-    """Tell TorchScript and torch.export files apart by the members of the archive; None for other files."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            members = {name.partition("/")[2] for name in archive.namelist()}
-    except (OSError, zipfile.BadZipFile):
-        return None
-    if "models/model.json" in members or "serialized_exported_program.json" in members:
-        return "torch.export"
-    return "TorchScript" if any(name.startswith("code/") for name in members) else None
 
 
 def _returns_object_of_transformers(path: Path) -> bool:

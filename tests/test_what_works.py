@@ -84,11 +84,13 @@ def write_torch_models(folder):
 def write_onnx_models(folder):
     import skl2onnx
     from sklearn.ensemble import RandomForestClassifier
+    from sklearn.svm import LinearSVC
 
     features, species = RNG.normal(0, 1, (80, 6)).astype(np.float32), np.arange(80) % 3
     features[:, 0] += 3 * species
     forest = RandomForestClassifier(5, random_state=0).fit(features, species)
     onnx.save(skl2onnx.to_onnx(forest, features[:1]), folder / "forest.onnx")
+    onnx.save(skl2onnx.to_onnx(LinearSVC().fit(features, species), features[:1]), folder / "svm.onnx")
     np.savez(folder / "features.npz", features=features, species=species)
     models.linear(folder / "mine.onnx", SHAPE)
     models.linear(folder / "grey.onnx", (1, 32, 32))

@@ -14,7 +14,7 @@ import warnings
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from ars.errors import MissingPackage, ModelError, one_line
 from ars.regular import check_regular
 
-__all__ = ["Loaded", "check_weights", "load_weights", "read_torch_file", "start_from"]
+__all__ = ["Loaded", "check_weights", "load_weights", "program_kind", "read_torch_file", "start_from"]
 
 Weights = dict[str, Tensor]
 
@@ -82,9 +82,23 @@ def read_torch_file(path: Path, data: bytes | None = None) -> Any:
         raise ModelError(path, problem, f"{fix}; code and objects are not loaded") from error
 
 
+def program_kind(file: Path | BinaryIO) -> str | None:
+    """Tell TorchScript and torch.export files apart by the members of the archive; None for other files."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            members = {name.partition("/")[2] for name in archive.namelist()}
+    except (OSError, zipfile.BadZipFile):
+        return None
+    if "models/model.json" in members or "serialized_exported_program.json" in members:
+        return "torch.export"
+    return "TorchScript" if any(name.startswith("code/") for name in members) else None
+
+
 def _check_size(path: Path, data: bytes | None) -> None:
     """Refuse a file that unpacks to more than its size: torch compresses nothing."""
     file = path if data is None else io.BytesIO(data)
+    if kind := program_kind(file):
+        raise ModelError(path, f"it is a {kind} file", "run `ars-export` on it, and use the ONNX file that it writes")
     if zipfile.is_zipfile(file):
         size = path.stat().st_size if data is None else len(data)
         with zipfile.ZipFile(file) as archive:

@@ -223,7 +223,7 @@ def _channels_first(x: _Array, channels: int | None) -> tuple[_Array, str | None
 
 
 def _span(x: _Array) -> tuple[float, float]:
-    """The smallest and the largest value as the model will get them."""
+    """The smallest and the largest value as the model will get them. NaN is ignored: inputs with it are refused."""
     if not np.issubdtype(x.dtype, np.floating):
         return PIXELS
-    return float(x.min(initial=np.inf)), float(x.max(initial=-np.inf))
+    return float(np.fmin.reduce(x, axis=None, initial=np.inf)), float(np.fmax.reduce(x, axis=None, initial=-np.inf))

@@ -126,7 +126,7 @@ def _read_listing(listing: Path) -> list[tuple[Path, str]]:
     found = [column for column, cell in enumerate(last) if _find_image(folder, cell)]
     named = max(found, key=lambda column: (Path(last[column]).suffix != "", -column), default=None)
     if named is None or width < 2:
-        fix = "it needs a column with the names of images beside it, and one with their labels"
+        fix = "it needs a column with the names of images beside it, and one of labels; features go into an .npz"
         raise DataError(listing, "it does not list images and labels", fix)
     header = None if _find_image(folder, rows[0][named]) else [cell.lower() for cell in rows.pop(0)]
     others = [column for column in range(width) if column != named]

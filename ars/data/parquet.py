@@ -152,7 +152,8 @@ def _find_images(path: Path, schema: Any) -> str:
         return str(found[0])
     columns = ", ".join(schema.names)
     if not found:
-        raise DataError(path, f"it has no column of images, only {columns}", "use a data set of encoded images")
+        fix = "use a data set of encoded images; features go into an .npz"
+        raise DataError(path, f"it has no column of images, only {columns}", fix)
     raise DataError(path, f"it has several columns of images, {', '.join(found)}", "keep one of them")
 
 

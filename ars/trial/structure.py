@@ -80,7 +80,7 @@ def _check_opsets(opsets: Any) -> dict[str, int]:
     found: dict[str, int] = {}
     for opset in opsets:
         domain = "" if opset.domain in _ONNX else opset.domain
-        if domain in found:
+        if found.get(domain, opset.version) != opset.version:  # skl2onnx names one twice
             raise _Wrong(f"it names the operator set {domain or 'ai.onnx'!r} twice")
         if domain in known and not 1 <= opset.version <= known[domain]:
             name = domain or "ai.onnx"

@@ -26,7 +26,7 @@ from ars.engine.records.store import Store, read_records, stored_settings
 from ars.engine.records.summary import Summary, count_certified, radii_of_run, summarize
 from ars.engine.records.work import Work, Workforce, certify_inputs, environment_of
 from ars.engine.smoothed import Prepared, SmoothedClassifier
-from ars.engine.statistics.plan import Plan
+from ars.engine.statistics.plan import Plan, check_plan
 from ars.engine.statistics.target import Target, random_order
 from ars.errors import ArgumentError, ArsError, DataError, DependentRows, RunError, StoreError
 
@@ -95,8 +95,8 @@ def certify_run(
     `ars.Cluster`, its workers certify them. A model whose votes for a row depend on the rest of its batch raises
     DependentRows, and the certificates in the store are taken out of use.
     """
-    inputs = data if isinstance(data, Inputs) else Inputs(str(data))
-    plan, progress = plan or Plan(), progress or RunProgress()
+    inputs = data if isinstance(data, Inputs) else Inputs(_path_of(data))
+    plan, progress = Plan() if plan is None else check_plan(plan), progress or RunProgress()
     source, ids = inputs.open(classifier.channels)
     path = Path(store or _default_store(classifier, source, inputs.shard))
     if not path.parent.is_dir():
@@ -306,3 +306,10 @@ class _Fullness:
 
     def share(self) -> float | None:
         return self._draws / (self._batch * self._batches) if self._batches else None
+
+
+def _path_of(data: object) -> str:
+    if not isinstance(data, str | os.PathLike):
+        requirement = "give the path of the data, or ars.Inputs; certify_many takes inputs in memory"
+        raise ArgumentError("data", type(data).__name__, requirement)
+    return str(data)

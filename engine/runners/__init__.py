@@ -182,7 +182,7 @@ class Runner(_OpenedFile):
             if self.shape[2] in (1, 3) and self.shape[0] not in (1, 3) and shape[0] in (1, 3):
                 return self._adapt("the model has its channels last, and it makes a copy that has them first")
             if image_channels(self.shape) == image_channels(shape) is not None:
-                return "bring images to that size (a command does it with --resize and --crop), or use other data"
+                return "bring images to that size (image files: --resize and --crop of the commands), or use other data"
             if image_channels(self.shape) is not None:
                 return "give images with as many channels, as channels x height x width"
         if self.shape == (1, *shape):

@@ -20,7 +20,7 @@ from ars.engine.statistics.stopping import (
 from ars.errors import ArgumentError
 from ars.noise import Family
 
-__all__ = ["BOUNDS", "Plan"]
+__all__ = ["BOUNDS", "Plan", "check_plan"]
 
 BOUNDS, TWO_SIDED_ADAPTIVE_BOUNDS = 3, 4
 """The version of the bounds of adaptive and two-sided certificates, and of those that are both, kept with a run: other
@@ -137,3 +137,10 @@ def _sizes(question: Question, sigma_min: float) -> tuple[tuple[float, ...], tup
 def _region(family: Family, eta: float, p_a: float, p_b: float) -> float:
     """The size of the region that bounds of the draws' probabilities prove. Many inputs share the tested rates."""
     return family.region(*widen(p_a, p_b, eta))
+
+
+def check_plan(plan: object, otherwise: str = "like ars.Plan(n=10_000)") -> Plan:
+    """The plan, unless something else was given where one was expected."""
+    if not isinstance(plan, Plan):
+        raise ArgumentError("plan", type(plan).__name__, f"give an ars.Plan, {otherwise}")
+    return plan

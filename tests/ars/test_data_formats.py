@@ -190,6 +190,8 @@ def test_how_an_array_was_turned_is_part_of_its_fingerprint(tmp_path):
 def test_floats_span_what_they_span(tmp_path):
     np.save(tmp_path / "a.npy", np.array([[-2.5, 0], [1, 4]]))
     assert open_data(str(tmp_path / "a.npy")).span == (-2.5, 4)
+    np.save(tmp_path / "b.npy", np.array([[0.25, np.nan], [1, 0.5]]))
+    assert open_data(str(tmp_path / "b.npy")).span == (0.25, 1)
 
 
 # ---- idx

@@ -127,7 +127,8 @@ def test_a_structure_that_libraries_may_not_survive_is_refused(tmp_path, message
 
 
 def test_what_is_unusual_and_allowed_passes(tmp_path):
-    """Nodes out of order, names that a branch uses again, empty optional inputs, functions, weights that are inputs."""
+    """Nodes out of order, names that a branch uses again, empty optional inputs, functions, weights that are inputs,
+    and an operator set that is named twice, as skl2onnx does."""
     branch = helper.make_graph([node("Identity", ["W"], ["f"])], "b", [], [models.value("f", 16, 3)])
     nodes = [
         node("MatMul", ["f", "V"], ["g"]),
@@ -143,6 +144,7 @@ def test_what_is_unusual_and_allowed_passes(tmp_path):
         HashedModel(models.external(tmp_path / place / "m.onnx", place=place)).onnx_source()
     model = onnx.load(path)
     model.graph.input.append(models.value("W", 16, 3))
+    model.opset_import.append(model.opset_import[0])
     path.write_bytes(model.SerializeToString())
     HashedModel(path).onnx_source()
 

@@ -221,6 +221,13 @@ def test_what_is_not_a_model_is_refused():
         ArgumentError, match=r"model = Net is not valid; it is a class; make a module of it, like Net\(\)"
     ):
         ars.load(Net, sigma=0.25)
+    from sklearn.linear_model import LogisticRegression
+
+    with pytest.raises(ArgumentError, match=r"model = LogisticRegression is not valid; .* like model.predict_proba"):
+        ars.load(LogisticRegression(), sigma=0.25)
+    for empty, tensor in ((nn.Sequential(nn.LazyLinear(4)), "0.bias"), (nn.Linear(8, 4, device="meta"), "bias")):
+        with pytest.raises(ModelError, match=f"its tensor '{tensor}' has no values yet; load its weights, or call it"):
+            certify(empty)
     with pytest.raises(ArgumentError, match="a function is run as it is"):
         ars.load(Linear().forward, sigma=0.25, backend="openvino")
     with pytest.raises(ArgumentError, match=r"device = cuda:0 .*runs where it is"):

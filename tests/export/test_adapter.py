@@ -193,6 +193,24 @@ def test_models_of_scikit_learn_with_their_table_of_probabilities(kind):
     assert {one.unit.split(",")[0] for one in read_results(Path("run.sqlite"))} == {"data values"}
 
 
+def test_models_of_scikit_learn_with_an_array_of_scores():
+    """skl2onnx names ONNX's operator set twice in these."""
+    skl2onnx = pytest.importorskip("skl2onnx")
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.svm import LinearSVC
+
+    x, y = RNG.normal(0, 2, (200, 6)).astype(np.float32), RNG.integers(0, 3, 200)
+    x[:, 0] += 3 * y
+    np.savez("data.npz", features=x, species=y)
+    for made, options in ((LogisticRegression(), {"zipmap": False}), (LinearSVC(), {})):
+        model = skl2onnx.to_onnx(made.fit(x, y), x[:1], options=options)
+        assert [opset.domain for opset in model.opset_import].count("") == 2
+        onnx.save(model, "mine.onnx")
+        runner, _ = exported("--overwrite")
+        scores = made.predict_proba(x) if options else made.decision_function(x)
+        np.testing.assert_allclose(runner.run(x), scores, atol=1e-4)
+
+
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [

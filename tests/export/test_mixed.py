@@ -1,5 +1,8 @@
 """INT8 that keeps in float the layers that cost it its agreement."""
 
+import time
+from types import SimpleNamespace
+
 import numpy as np
 import onnx
 import pytest
@@ -8,7 +11,7 @@ from support import models
 
 from ars.engine.backends import load_runner
 from ars.engine.runners.onnxruntime import OnnxRuntime
-from ars.export.mixed import Target, keep_in_float
+from ars.export.mixed import Target, keep_in_float, time_ratio
 from ars.export.precision import write_int8
 
 RNG = np.random.default_rng(0)
@@ -73,3 +76,20 @@ def test_with_all_layers_in_float_the_logits_are_the_originals(network):
     np.testing.assert_allclose(OnnxRuntime(path).run(x), OnnxRuntime(network).run(x), rtol=1e-6)
     assert not any("Quantize" in node.op_type for node in onnx.load(path).graph.node)
     path.unlink()
+
+
+def test_waiting_for_other_work_on_the_machine_is_not_counted():
+    def run(rows):
+        sum(range(20_000))
+
+    def wait(rows):
+        time.sleep(0.03)
+        run(rows)
+
+    def twenty_times(rows):
+        for _ in range(20):
+            run(rows)
+
+    once, waits, longer = (SimpleNamespace(run=function) for function in (run, wait, twenty_times))
+    assert time_ratio(waits, once, draws(1, 0)) < 10  # by the clock it would be about 100
+    assert time_ratio(longer, once, draws(1, 0)) > 5

@@ -10,7 +10,7 @@ from support.engine_runs import certify, records
 
 import ars
 from ars.engine.records.store import read_header
-from ars.errors import DataError, StoreError
+from ars.errors import ArgumentError, DataError, StoreError
 
 pytestmark = pytest.mark.usefixtures("files")
 
@@ -112,6 +112,12 @@ def test_certify_and_certify_many_take_the_same_plan():
         assert classifier.certify(x[2], PLAN, alpha=0.01).alpha == 0.01
         with pytest.raises(TypeError, match="draws"):
             classifier.certify(x[2], draws=5)
+        with pytest.raises(ArgumentError, match=r"plan = ndarray is not valid; .* go with inputs, like \(X, Y\)"):
+            list(classifier.certify_many(x, np.zeros(len(x), int)))
+        with pytest.raises(ArgumentError, match=r"plan = int is not valid; .*, like ars.Plan\(n=10_000\)"):
+            ars.certify_run(classifier, "data.npz", 1000, store="none.sqlite")
+        with pytest.raises(ArgumentError, match=r"data = ndarray is not valid; .* certify_many takes inputs in memory"):
+            ars.certify_run(classifier, x, PLAN, store="none.sqlite")
 
 
 def test_a_classifier_decides_its_batch_once_for_each_shape_and_wish():

@@ -1,6 +1,7 @@
 """A model.pt on PyTorch: the certificates of the ONNX file that was exported from it."""
 
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -85,10 +86,13 @@ def test_a_model_that_is_not_ready_is_refused(tmp_path):
     write_model(tmp_path / "half.pt", state={"epoch": 1})
     (tmp_path / "text.pt").write_text("hello")
     torch.save({"weights": torch.zeros(1)}, tmp_path / "other.pt")
+    with warnings.catch_warnings(action="ignore"):  # TorchScript is deprecated
+        torch.jit.save(torch.jit.trace(torch.nn.Flatten(), torch.zeros(2, 3)), tmp_path / "script.pt")
     for name, message in [
         ("none.pt", "there is no such file"),
         ("text.pt", "it"),
         ("other.pt", "it was not written by ars-train"),
+        ("script.pt", "it is a TorchScript file; run `ars-export` on it, and use the ONNX file that it writes"),
         ("half.pt", "its training has not finished; resume it with `ars-train --resume`"),
     ]:
         with pytest.raises(ModelError, match=f"{name}: {message}") as refused:
