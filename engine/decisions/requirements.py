@@ -56,7 +56,7 @@ def check_run(
     for requirement, accuracy in zip(requirements, found.accuracies, strict=True):
         measured = accuracy.interval.low if lower_bound else accuracy.share
         of = "" if found.population is None else f" of {found.population:,}"
-        said = f"{percent_down(accuracy.share)}% of {found.labelled:,}{of} inputs"
+        said = f"{percent_down(accuracy.share, 2)}% of {found.labelled:,}{of} inputs"
         if not found.exact:
             low, high = percent_down(accuracy.interval.low), percent_up(accuracy.interval.high)
             said += f", {LEVEL:.0%} interval {low}% to {high}%"

@@ -22,16 +22,16 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f}"
 
 
-def percent_down(share: float) -> Decimal:
-    return _percent(share, ROUND_FLOOR)
+def percent_down(share: float, digits: int = 1) -> Decimal:
+    return _percent(share, ROUND_FLOOR, digits)
 
 
 def percent_up(share: float) -> Decimal:
-    return _percent(share, ROUND_CEILING)
+    return _percent(share, ROUND_CEILING, 1)
 
 
-def _percent(share: float, rounding: str) -> Decimal:
-    found = (100 * Decimal(repr(share))).quantize(Decimal("0.1"), rounding)
+def _percent(share: float, rounding: str, digits: int) -> Decimal:
+    found = (100 * Decimal(repr(share))).quantize(Decimal(1).scaleb(-digits), rounding)
     return found if found else abs(found)  # no negative zero
 
 
@@ -245,7 +245,8 @@ def as_latex(overviews: Sequence[Overview], best: Sequence[Best]) -> str:
 
     body = [line for row in rows[: len(overviews)] for line in lines(row)]
     if best:
-        body += [r"    \midrule", *(line for row in rows[len(overviews) :] for line in lines(row))]
+        blank = [[cell if head != "sigma" else "" for head, cell in zip(heads, row, strict=True)] for row in rows]
+        body += [r"    \midrule", *(line for row in blank[len(overviews) :] for line in lines(row))]
     caption = " ".join(
         [_caption(overviews), *([f"All runs: {', '.join(said for _, said in common)}."] if common else [])]
     )
@@ -253,7 +254,7 @@ def as_latex(overviews: Sequence[Overview], best: Sequence[Best]) -> str:
         [
             r"\begin{table}",
             r"  \centering",
-            r"  \setlength{\tabcolsep}{4pt}",
+            r"  \setlength{\tabcolsep}{3pt}",
             f"  \\caption{{{_escape(caption)}}}",
             r"  \smallskip",
             f"  \\begin{{tabular}}{{l{'r' * (len(heads) - len(common) - 1)}}}",

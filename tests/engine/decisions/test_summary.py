@@ -92,14 +92,19 @@ def test_the_latex_table_is_well_formed_and_compiles(runs, tmp_path):
         and shutil.which("kpsewhich")
         and subprocess.run(["kpsewhich", "booktabs.sty"], capture_output=True).stdout
     ):
+        for run in runs:
+            shutil.copy(run, run.replace("s0", "sigma0"))
+        five = summary(
+            "sigma0.1.sqlite", "sigma0.2.sqlite", "--format", "latex", "--radii", "0,0.03,0.06,0.09,0.12"
+        ).stdout
         (tmp_path / "t.tex").write_text(
-            "\\documentclass{article}\\usepackage{booktabs}\\begin{document}" + text + "\\end{document}"
+            "\\documentclass{article}\\usepackage{booktabs}\\begin{document}" + text + five + "\\end{document}"
         )
         run = subprocess.run(
             ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"], cwd=tmp_path, capture_output=True
         )
         assert run.returncode == 0, run.stdout.decode()[-1000:]
-        assert b"Overfull" not in run.stdout, "it fits the page"
+        assert b"Overfull" not in run.stdout, "five radii fit the page"
 
 
 def test_an_unfinished_run_is_said_and_not_refused(runs):
