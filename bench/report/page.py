@@ -23,6 +23,7 @@ from ars.bench.run.export import HEADS, cells, footnote
 from ars.bench.run.result import BenchResult, deviation
 from ars.distribution import VERSION
 from ars.engine.decisions.overview import p_a_quartiles
+from ars.engine.decisions.sample import describe_unfinished
 from ars.engine.records.columns import REPORTED
 from ars.engine.statistics.accuracy import LEVEL
 from ars.engine.statistics.certificate import format_radius
@@ -131,6 +132,7 @@ def _run(run: Run, strips: Strips) -> dict[str, object]:
         "n": plan.n,
         "inputs": summary.inputs,
         "labelled": summary.labelled,
+        "unfinished": describe_unfinished(run),
         "abstained": summary.abstained,
         "correct": sum(record.correct is True for record in run.records),
         "ended": summary.ended_after_selection,

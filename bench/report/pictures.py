@@ -27,13 +27,15 @@ DIVERGING = np.array([(5, 48, 97), (67, 147, 195), (247, 247, 247), (214, 96, 77
 
 
 def photograph(x: NDArray[np.float32], of: NDArray[np.float32] | None = None) -> Pixels:
-    """An input, channels first, as a picture. A vector becomes bars from 0, or the outline of a long signal. White is 1
-    and black is 0; if the input (or `of`, the input that this is a noisy copy of) has values outside, these are its
-    largest and its smallest value."""
+    """An input, channels first, as a picture. A vector becomes bars from 0, or the outline of a long signal, and a
+    signal of several channels one such row for each. White is 1 and black is 0; if the input (or `of`, the input that
+    this is a noisy copy of) has values outside, these are its largest and its smallest value."""
     clean = x if of is None else of
     low, high = min(0.0, float(clean.min())), max(1.0, float(clean.max()))
     if x.ndim == 1:
         return _bars(x, low, high)
+    if x.ndim == 2 and x.shape[0] <= CHANNELS and x.shape[1] >= 4 * x.shape[0]:
+        return _channels(x, low, high)
     x = (x - low) / (high - low)
     if x.ndim == 3 and x.shape[0] == 3:
         return _bytes(x.transpose(1, 2, 0))
@@ -41,12 +43,21 @@ def photograph(x: NDArray[np.float32], of: NDArray[np.float32] | None = None) ->
 
 
 BARS, HEIGHT = 240, 96
+CHANNELS = 12
+"""The most rows of a long table of numbers that are drawn as the channels of a signal."""
 
 
-def _bars(x: NDArray[np.float32], low: float, high: float) -> Pixels:
+def _channels(x: NDArray[np.float32], low: float, high: float) -> Pixels:
+    height = THUMBNAIL // len(x) - 1
+    rows = [_bars(row, low, high, height) for row in x]
+    gap = np.full((1, *rows[0].shape[1:]), 160, np.uint8)
+    return np.concatenate([part for row in rows for part in (gap, row)][1:])
+
+
+def _bars(x: NDArray[np.float32], low: float, high: float, height: int = HEIGHT) -> Pixels:
     """A vector as bars from 0 to its values. A bar of a long vector spans several values."""
     pieces = np.array_split(x, min(x.size, BARS))
-    rows = np.linspace(high, low, HEIGHT)[:, np.newaxis]
+    rows = np.linspace(high, low, height)[:, np.newaxis]
     top = np.array([max(0.0, float(piece.max())) for piece in pieces])
     bottom = np.array([min(0.0, float(piece.min())) for piece in pieces])
     filled = (rows <= top) & (rows >= bottom)

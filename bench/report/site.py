@@ -13,6 +13,7 @@ from ars.bench.report.write import strips_of
 from ars.distribution import VERSION
 from ars.engine.decisions.comparison import compare_runs
 from ars.engine.decisions.overview import Overview, find_radii, overview
+from ars.engine.decisions.sample import describe_unfinished
 from ars.engine.decisions.show import percent, show_interval
 from ars.engine.records.stored_run import Run
 from ars.engine.statistics.certificate import format_radius
@@ -88,11 +89,11 @@ def _row(run: Run, one: Overview, page: str) -> dict[str, object]:
         "n": f"{one.n:,}",
         "inputs": f"{one.inputs:,}" + ("" if one.population in (None, one.inputs) else f" of {one.population:,}"),
         "norm": one.norm,
+        "unfinished": describe_unfinished(run),
         "shares": [percent(found.share) for found in one.accuracies],
         "intervals": ["exact" if one.exact else show_interval(found.interval) for found in one.accuracies],
         "acr": ("≥ " if one.at_least else "") + format_radius(one.acr) if one.labelled else "–",
         "attack": attacks and attacks.median_ratio,
-        "notes": list(one.notes),
     }
 
 
@@ -109,5 +110,6 @@ def _pairs(runs: Sequence[Run], radii: Sequence[float]) -> dict[str, object]:
             "verdict": found.verdict,
             "rows": [pair.cells for pair in found.pairs],
             "settings": found.setting_lines,
+            "notes": found.notes,
         }
     return pairs

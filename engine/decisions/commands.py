@@ -100,6 +100,7 @@ def _show(found: Comparison) -> str:
         ids = " ".join(map(str, found.changed[:SHOWN_CHANGES])) + (f" and {more:,} more" if more > 0 else "")
         lines.append(f"{len(found.changed):,} inputs have another answer: {ids}")
     lines += [f"setting {line}" for line in found.setting_lines]
+    lines += [f"note: {note}" for note in found.notes]
     return "\n".join([*lines, found.verdict])
 
 

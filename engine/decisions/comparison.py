@@ -9,7 +9,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ars.engine.decisions.show import percent
+from ars.engine.decisions.overview import find_caveats
+from ars.engine.decisions.show import percent, show_difference
 from ars.engine.records.record import Record
 from ars.engine.records.settings import Difference, differences
 from ars.engine.records.stored_run import Run
@@ -42,7 +43,7 @@ class Pairs:
             percent(self.first),
             percent(self.second),
             f"{100 * (self.second - self.first):+.1f}",
-            f"{100 * self.difference.low:+.1f} to {100 * self.difference.high:+.1f}",
+            show_difference(self.difference),
             f"{self.gained:,}",
             f"{self.lost:,}",
             f"{self.adjusted_p:.2g}",
@@ -69,6 +70,8 @@ class Comparison:
     settings: tuple[Difference, ...]
     """The settings that differ."""
     scopes: tuple[Scope, Scope]
+    notes: tuple[str, ...]
+    """What a reader of the numbers has to know, each with the name of the run."""
 
     @property
     def setting_lines(self) -> list[str]:
@@ -140,6 +143,7 @@ def compare_runs(first: Run, second: Run, radii: Sequence[float]) -> Comparison:
         ),
         settings=tuple(differences(first.header.settings, second.header.settings)),
         scopes=(first.scope, second.scope),
+        notes=tuple(f"{run.name}: {note}" for run in (first, second) for note in find_caveats(run, radii)),
     )  # fmt: skip
 
 
@@ -174,8 +178,23 @@ def _check_alike(first: Run, second: Run) -> None:
         problem = (
             f"its data is {other.origin.data_name or 'unknown'} (SHA-256 {other.settings.data[:12]}...), and that of "
             f"{first.path} is {one.origin.data_name or 'unknown'} ({one.settings.data[:12]}...)"
+            f"{_other_labels(first, second)}"
         )
         raise StoreError(second.path, problem, "compare runs over the same data")
+
+
+def _other_labels(first: Run, second: Run) -> str:
+    """That two data sets differ only in the labels of the inputs that both runs have, if they do."""
+    known = {record.idx: record for record in first.records}
+    pairs = [(known[record.idx], record) for record in second.records if record.idx in known]
+    differing = [(one, other) for one, other in pairs if one.label != other.label]
+    if not differing or any(one.input_sha256 != other.input_sha256 for one, other in pairs):
+        return ""
+    one, other = differing[0]
+    return (
+        f": the same inputs, but {len(differing):,} of {len(pairs):,} have other labels (input {one.idx}: {one.label} "
+        f"in {first.path}, {other.label} in {second.path})"
+    )
 
 
 def _check_inputs(first: Run, second: Run, pairs: Sequence[tuple[Record, Record]]) -> None:

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ars.engine.decisions.sample import sample_of, sigma_groups
+from ars.engine.decisions.sample import describe_unfinished, sample_of, sigma_groups
 from ars.engine.records.record import Record
 from ars.engine.records.stored_run import Run
 from ars.engine.records.summary import count_certified, radii_of_run
 from ars.engine.statistics.accuracy import LEVEL, Interval, average_interval
 from ars.engine.statistics.certificate import format_radius
 from ars.engine.statistics.looks import Look
+from ars.engine.statistics.stopping import Grid
 from ars.noise import NoiseKind, Scope
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Overview",
     "describe_level",
     "find_best",
+    "find_caveats",
     "find_radii",
     "find_reach",
     "overview",
@@ -127,30 +129,41 @@ def overview(run: Run, radii: Sequence[float]) -> Overview:
 
 def _notes(run: Run, records: Sequence[Record], unlabelled: int, radii: Sequence[float]) -> Iterator[str]:
     """What a reader of the numbers has to know, in sentences."""
-    settings, sampling = run.header.settings, run.header.sampling
-    asked, target = sampling.asked, sampling.target
-    if target is not None:
-        if sampling.looked is None:
-            yield f"the run is not finished: {len(records):,} inputs are certified, in random order"
-        else:
-            yield (
-                f"{len(records):,} inputs in random order were enough for intervals of the width {target.width:g} at "
-                f"{', '.join(f'{radius:g}' for radius in target.radii)}; the intervals hold although that number was "
-                "not fixed beforehand"
-            )
-    elif asked is not None and (missing := len(set(asked) - {record.idx for record in records})):
-        done = len(asked) - missing
-        yield f"the run is not finished: {done:,} of the {len(asked):,} inputs asked for are certified"
+    sampling = run.header.sampling
+    if sampling.target is not None and sampling.looked is not None:
+        yield (
+            f"{len(records):,} inputs in random order were enough for intervals of the width "
+            f"{sampling.target.width:g} at {_list(sampling.target.radii)}; the intervals hold although that number "
+            "was not fixed beforehand"
+        )
     if unlabelled:
         yield f"{unlabelled:,} inputs have no labels and count in no accuracy"
-    reach = find_reach(run)
-    if beyond := [f"{radius:g}" for radius in radii if radius > reach]:
-        yield (
-            f"no certificate of {settings.plan.n:,} draws reaches the radius {', '.join(beyond)}: with sigma "
-            f"{run.sigma:.4g} the largest is {format_radius(reach)}"
-        )
-    if settings.noise_stream == 1:
+    yield from find_caveats(run, radii)
+    if run.header.settings.noise_stream == 1:
         yield "the certificates assume real arithmetic (noise stream 1)"
+
+
+def find_caveats(run: Run, radii: Sequence[float]) -> Iterator[str]:
+    """Why certified accuracy at these radii is not all that it could be, in sentences."""
+    plan = run.header.settings.plan
+    if (unfinished := describe_unfinished(run)) is not None:
+        yield unfinished
+    reach = find_reach(run)
+    if beyond := [radius for radius in radii if radius > reach]:
+        yield (
+            f"no certificate of {plan.n:,} draws reaches the radius {_list(beyond)}: with sigma {run.sigma:.4g} the "
+            f"largest is {format_radius(reach)}"
+        )
+    grid = plan.question.radii if isinstance(plan.question, Grid) else radii
+    if others := [radius for radius in radii if radius not in grid and radius <= reach]:
+        yield (
+            f"adaptive stopping was not asked about the radius {_list(others)}: with all draws, more inputs could be "
+            "certified there"
+        )
+
+
+def _list(radii: Sequence[float]) -> str:
+    return ", ".join(f"{radius:g}" for radius in radii)
 
 
 def p_a_quartiles(records: Sequence[Record]) -> tuple[float, float, float]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ars.engine.decisions.overview import find_reach, overview
+from ars.engine.decisions.show import percent_down, percent_up
 from ars.engine.records.stored_run import Run
 from ars.engine.statistics.accuracy import LEVEL
 from ars.engine.statistics.certificate import format_radius
@@ -55,17 +56,24 @@ def check_run(
     for requirement, accuracy in zip(requirements, found.accuracies, strict=True):
         measured = accuracy.interval.low if lower_bound else accuracy.share
         of = "" if found.population is None else f" of {found.population:,}"
-        said = f"{accuracy.share:.1%} of {found.labelled:,}{of} inputs"
+        said = f"{percent_down(accuracy.share, 2)}% of {found.labelled:,}{of} inputs"
         if not found.exact:
-            said += f", {LEVEL:.0%} interval {accuracy.interval.low:.1%} to {accuracy.interval.high:.1%}"
+            low, high = percent_down(accuracy.interval.low), percent_up(accuracy.interval.high)
+            said += f", {LEVEL:.0%} interval {low}% to {high}%"
         if requirement.radius > reach:
             said += f"; no certificate of this run can reach it, the largest possible radius is {format_radius(reach)}"
         what = "lower end of certified accuracy" if lower_bound else "certified accuracy"
-        name = f"{what} at radius {requirement.radius:g} is at least {requirement.share:.1%}"
+        name = f"{what} at radius {requirement.radius:g} is at least {_required(requirement.share)}%"
         checks.append(Check(name, measured >= requirement.share, said))
     if scope is not None:
         checks.append(Check(f"scope is {scope}", run.scope is scope, f"scope {run.scope}"))
     return checks, found.notes
+
+
+def _required(share: float) -> str:
+    """The share in percent, with as many digits as were given."""
+    text = f"{100 * share:.10g}"
+    return text if "." in text or "e" in text else f"{text}.0"
 
 
 def write_junit(name: str, checks: Sequence[Check]) -> str:

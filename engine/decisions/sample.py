@@ -10,7 +10,7 @@ from ars.engine.statistics.accuracy import Interval, share_interval
 from ars.engine.statistics.target import Target, random_order
 from ars.errors import StoreError
 
-__all__ = ["Sample", "sample_of", "sigma_groups"]
+__all__ = ["Sample", "describe_unfinished", "sample_of", "sigma_groups"]
 
 
 @dataclass(frozen=True)
@@ -58,12 +58,25 @@ def sample_of(run: Run) -> Sample:
     return Sample([record for record in run.records if record.idx in chosen], len(order), target)
 
 
+def describe_unfinished(run: Run) -> str | None:
+    """That a run is not finished, in a sentence; None if it is, or if its store does not say what was asked for."""
+    sampling, asked = run.header.sampling, run.header.sampling.asked
+    if sampling.target is not None:
+        if sampling.looked is not None:
+            return None
+        return f"the run is not finished: {len(sample_of(run).records):,} inputs are certified, in random order"
+    missing = 0 if asked is None else len(set(asked) - {record.idx for record in run.records})
+    if asked is None or not missing:
+        return None
+    return f"the run is not finished: {len(asked) - missing:,} of the {len(asked):,} inputs asked for are certified"
+
+
 def sigma_groups(runs: Sequence[Run]) -> list[list[int]]:
-    """The numbers of runs with labels that differ in sigma, in groups of the same data, family, kind of noise and
-    bounds."""
+    """The numbers of finished runs with labels that differ in sigma, in groups of the same data, family, kind of noise
+    and bounds. The few inputs of an unfinished run could be the easy ones."""
     groups: dict[tuple[object, ...], list[int]] = {}
     for number, run in enumerate(runs):
-        if run.summary.labelled:
+        if run.summary.labelled and describe_unfinished(run) is None:
             settings = run.header.settings
             key = (settings.data, settings.family, settings.kind, settings.plan.two_sided)
             groups.setdefault(key, []).append(number)

@@ -5,6 +5,7 @@ import dataclasses
 import io
 import json
 from collections.abc import Callable, Iterator, Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 from ars.engine.decisions.overview import Best, Overview, describe_level
 from ars.engine.statistics.accuracy import LEVEL, Interval
@@ -12,7 +13,7 @@ from ars.engine.statistics.certificate import format_radius
 from ars.noise import GAUSSIAN
 from ars.printable import printable
 
-__all__ = ["FORMATS", "align", "percent", "show_interval"]
+__all__ = ["FORMATS", "align", "percent", "percent_down", "percent_up", "show_difference", "show_interval"]
 
 Table = tuple[list[str], list[list[str]]]
 
@@ -21,8 +22,27 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f}"
 
 
+def percent_down(share: float, digits: int = 1) -> Decimal:
+    return _percent(share, ROUND_FLOOR, digits)
+
+
+def percent_up(share: float) -> Decimal:
+    return _percent(share, ROUND_CEILING, 1)
+
+
+def _percent(share: float, rounding: str, digits: int) -> Decimal:
+    found = (100 * Decimal(repr(share))).quantize(Decimal(1).scaleb(-digits), rounding)
+    return found if found else abs(found)  # no negative zero
+
+
 def show_interval(interval: Interval) -> str:
-    return f"{percent(interval.low)}–{percent(interval.high)}"
+    """The interval in percent, rounded outward."""
+    return f"{percent_down(interval.low)}–{percent_up(interval.high)}"
+
+
+def show_difference(interval: Interval) -> str:
+    """The interval of a difference in percent, rounded outward."""
+    return f"{percent_down(interval.low):+} to {percent_up(interval.high):+}"
 
 
 def align(rows: Sequence[Sequence[str]]) -> str:
@@ -47,7 +67,18 @@ def _radius(value: float, one: Overview) -> str:
 
 
 def _averages(one: Overview) -> str:
-    return f"{format_radius(one.acr_interval.low)}–{one.acr_interval.high:.3f}"
+    high = Decimal(repr(one.acr_interval.high)).quantize(Decimal("0.001"), ROUND_CEILING)
+    return f"{format_radius(one.acr_interval.low)}–{high}"
+
+
+def _names(overviews: Sequence[Overview]) -> list[str]:
+    """The names of the runs, with the norms of their radii if these differ."""
+    return [one.name if len({one.norm for one in overviews}) == 1 else f"{one.name} ({one.norm})" for one in overviews]
+
+
+def _best_names(best: Sequence[Best]) -> list[str]:
+    """What stands before the best over sigma, with the runs if there are several groups of them."""
+    return ["best over sigma" if len(best) == 1 else f"best of {', '.join(group.runs)}" for group in best]
 
 
 def _heads(overviews: Sequence[Overview]) -> list[str]:
@@ -61,17 +92,17 @@ def as_text(overviews: Sequence[Overview], best: Sequence[Best]) -> str:
     lines = []
     if heads:
         rows = [["", "sigma", *heads]]
-        for one in overviews:
+        for one, name in zip(overviews, _names(overviews), strict=True):
             rows.append(
                 [
-                    one.name,
+                    name,
                     f"{one.sigma:.4g}",
                     *([percent(found.share) for found in one.accuracies] or ["–"] * len(heads)),
                 ]
             )
             if one.accuracies and not one.exact:
                 rows.append(["", "", *(show_interval(found.interval) for found in one.accuracies)])
-        rows += [["best over sigma", "", *map(percent, one.shares)] for one in best]
+        rows += [[name, "", *map(percent, group.shares)] for group, name in zip(best, _best_names(best), strict=True)]
         lines += [f"Certified accuracy in percent, by {norms} radius", align(rows), describe_level(overviews), ""]
     rows = [["", "inputs", "abstained", "pA quartiles", "ACR", "ACR interval", "draws", "seconds"]]
     for one in overviews:
@@ -136,9 +167,9 @@ def as_csv(overviews: Sequence[Overview], best: Sequence[Best]) -> str:
         facts = [getattr(one, column) for column in columns]
         for found in one.accuracies:
             writer.writerow([*facts, found.radius, found.share, *found.interval, LEVEL])
-    for group in best:
+    for group, name in zip(best, _best_names(best), strict=True):
         radii = [found.radius for found in next(one for one in overviews if one.name in group.runs).accuracies]
-        blank = ["best over sigma", *[""] * 5, group.norm, *[""] * (len(columns) - 7)]
+        blank = [name, *[""] * 5, group.norm, *[""] * (len(columns) - 7)]
         for radius, share in zip(radii, group.shares, strict=True):
             writer.writerow([*blank, radius, share, "", "", ""])
     return text.getvalue()
@@ -148,12 +179,12 @@ def _table(overviews: Sequence[Overview], best: Sequence[Best], cell: Callable[[
     """A row for each run; `cell` makes one of a number and its interval, both as text."""
     heads = ["run", "noise", "sigma", "scope", "inputs", *_heads(overviews), "ACR"]
     rows = []
-    for one in overviews:
+    for one, name in zip(overviews, _names(overviews), strict=True):
         found = [cell(percent(at.share), None if one.exact else show_interval(at.interval)) for at in one.accuracies]
         acr = cell(_radius(one.acr, one), None if one.exact else _averages(one)) if one.labelled else "–"
         rows.append(
             [
-                one.name,
+                name,
                 _noise(one),
                 f"{one.sigma:.4g}",
                 one.scope,
@@ -162,11 +193,9 @@ def _table(overviews: Sequence[Overview], best: Sequence[Best], cell: Callable[[
                 acr,
             ]
         )
-    for group in best:
+    for group, name in zip(best, _best_names(best), strict=True):
         sigmas = ", ".join(f"{sigma:.4g}" for sigma in group.sigmas)
-        rows.append(
-            ["best over sigma", "", sigmas, "", "", *(cell(percent(share), None) for share in group.shares), "–"]
-        )
+        rows.append([name, "", sigmas, "", "", *(cell(percent(share), None) for share in group.shares), "–"])
     return heads, rows
 
 
@@ -216,7 +245,8 @@ def as_latex(overviews: Sequence[Overview], best: Sequence[Best]) -> str:
 
     body = [line for row in rows[: len(overviews)] for line in lines(row)]
     if best:
-        body += [r"    \midrule", *(line for row in rows[len(overviews) :] for line in lines(row))]
+        blank = [[cell if head != "sigma" else "" for head, cell in zip(heads, row, strict=True)] for row in rows]
+        body += [r"    \midrule", *(line for row in blank[len(overviews) :] for line in lines(row))]
     caption = " ".join(
         [_caption(overviews), *([f"All runs: {', '.join(said for _, said in common)}."] if common else [])]
     )
@@ -224,7 +254,7 @@ def as_latex(overviews: Sequence[Overview], best: Sequence[Best]) -> str:
         [
             r"\begin{table}",
             r"  \centering",
-            r"  \setlength{\tabcolsep}{4pt}",
+            r"  \setlength{\tabcolsep}{3pt}",
             f"  \\caption{{{_escape(caption)}}}",
             r"  \smallskip",
             f"  \\begin{{tabular}}{{l{'r' * (len(heads) - len(common) - 1)}}}",

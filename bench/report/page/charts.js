@@ -30,7 +30,8 @@ function ticks(low, high, most) {
   return found;
 }
 
-// Labels at the ends of curves, moved apart where they would meet.
+// Labels at the ends of curves, moved apart where they would meet. They stand beside the ends, since a line that leads
+// to the edge of the chart looks like a part of the curve.
 function spread(places, gap, low, high) {
   const order = places.map((y, i) => [y, i]).sort((a, b) => a[0] - b[0]);
   let last = low - gap;
@@ -84,8 +85,8 @@ function accuracyChart(curves, runs) {
       numbers.forEach((number, i) => {
         const from = x(radii[Math.max(0, ends[i])]);
         svg.append(shape("path", { class: "leader " + seriesClass(number), fill: "none",
-          d: `M${from + 6} ${marks[i]}L${box.right + 2} ${places[i]}` }),
-        shape("text", { class: "name " + seriesClass(number), x: box.right + 6, y: places[i] + 4 },
+          d: `M${from + 2} ${marks[i]}L${from + 9} ${places[i]}` }),
+        shape("text", { class: "name " + seriesClass(number), x: from + 12, y: places[i] + 4 },
           shape("title", {}, runs[number].name), clip(runs[number].name, Math.floor(labelWidth / 7.6))));
       });
     }

@@ -3,8 +3,8 @@ const DATA = JSON.parse(byId("data").textContent);
 const boxes = DATA.runs.map((run) => element("input", { type: "checkbox", "aria-label": `compare ${run.name}`, onchange: () => choose() }));
 
 // What is decided with comes first, and what the runs were made of last. Columns of words stand to the left.
-const columns = [["compare", boxes], ["run", DATA.runs.map((run) => element("a", { href: `./${encodeURIComponent(run.page)}` }, run.name))], ["σ", DATA.runs.map((run) => run.sigma)],
-  ["scope", DATA.runs.map((run) => run.scope), "left"],
+const columns = [["compare", boxes], ["run", DATA.runs.map((run) => [element("a", { href: `./${encodeURIComponent(run.page)}` }, run.name), run.unfinished && element("small", { title: run.unfinished }, "not finished")])], ["σ", DATA.runs.map((run) => run.sigma)],
+  ["scope", DATA.runs.map((run) => run.scope), "left"], ["norm", DATA.runs.map((run) => normName(run.norm)), "left"],
   ...DATA.radii.map((radius, i) => ["at " + radius, DATA.runs.map((run) => [run.shares[i] || "–", element("small", {}, run.intervals[i] || "")])]),
   ["ACR", DATA.runs.map((run) => run.acr)],
   DATA.runs.some((run) => run.attack) && ["attack / certificate", DATA.runs.map((run) => run.attack || "–")],
@@ -15,7 +15,7 @@ const rows = DATA.runs.map((run, number) => element("tr", {}, columns.map(([head
 byId("table").append(element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of runs" },
   element("table", {}, element("caption", {}, "Runs"), element("thead", {}, element("tr", {}, columns.map(([head, , side]) => element("th", { scope: "col", class: head === "run" ? "left" : side }, head)))), element("tbody", {}, rows))));
 
-const texts = DATA.runs.map((run) => [run.name, run.model, run.data, run.noise, run.sigma, run.scope, run.n, ...run.notes].join(" ").toLowerCase());
+const texts = DATA.runs.map((run) => [run.name, run.model, run.data, run.noise, run.sigma, run.scope, run.norm, run.n, run.unfinished && "not finished"].join(" ").toLowerCase());
 function search() {
   const words = byId("search").value.toLowerCase().split(/\s+/).filter(Boolean);
   let shown = 0;
@@ -44,7 +44,8 @@ function show(chosen) {
   const heads = ["radius", first.name, second.name, "difference", "95 % interval", "gained", "lost", "p"];
   byId("compare").replaceChildren(element("p", { class: "lead" }, found.verdict),
     table(`Certified accuracy in percent, ${first.name} and ${second.name}`, heads, found.rows),
-    element("p", { class: "fine" }, "p is that of McNemar’s exact test, adjusted for the number of radii. ", found.settings.length ? "What differs: " + found.settings.join("; ") : "No setting differs."));
+    element("p", { class: "fine" }, "p is that of McNemar’s exact test, adjusted for the number of radii. ", found.settings.length ? "What differs: " + found.settings.join("; ") + "." : "No setting differs."),
+    ...found.notes.map((note) => element("p", { class: "fine" }, note + ".")));
 }
 
 function open() {

@@ -6,6 +6,8 @@ const COLUMNS = DATA.columns;
 const KINDS = { isotropic: "isotropic noise", dataset: "one noise map for all inputs", input: "noise made for each input" };
 const sum = (values) => values.reduce((total, value) => total + value, 0);
 const unique = (values) => [...new Set(values)];
+const UNITS = unique(RUNS.map((run) => run.unit));
+const unitText = (unit) => `σ and radii are in units of ${unit}.`;
 
 function lead() {
   const data = unique(RUNS.map((run) => run.data).filter(Boolean)), alphas = unique(RUNS.map((run) => run.alpha));
@@ -22,7 +24,7 @@ function card(run, number, norm) {
   return element("article", { class: "card " + seriesClass(number) },
     element("h3", {}, swatch(number), run.name),
     element("p", { class: "kind" }, `${run.family}, ${KINDS[run.kind] || run.kind} · σ\u00a0=\u00a0${run.sigma} · n\u00a0=\u00a0${whole(run.n)} · scope ${run.scope} · ${run.stopping} stopping`),
-    run.unit ? element("p", { class: "kind" }, `σ and radii are in units of ${run.unit}`) : null,
+    run.unit && UNITS.length > 1 ? element("p", { class: "kind" }, unitText(run.unit)) : null,
     element("dl", { class: "facts" },
       run.labelled ? fact("certified and right", percent(run.correct / run.labelled)) : null,
       run.labelled && curves && curves.shares[number] ? fact(`certified at ${normName(norm)} radius ${roundDown(2 * curves.step)}`, percent(shareAt(curves, number, 2 * curves.step))) : null,
@@ -33,6 +35,7 @@ function card(run, number, norm) {
       fact("a sample", short(run.seconds), "s"),
       fact("abstained", whole(run.abstained), `of ${whole(run.inputs)}`),
       fact("a second", whole(run.rate), "draws")),
+    run.unfinished ? element("p", { class: "note" }, run.unfinished[0].toUpperCase() + run.unfinished.slice(1) + ".") : null,
     run.ended ? element("p", { class: "note" }, `${whole(run.ended)} of the abstained ended after selection: their class was wrong.`) : null,
     run.nobody ? element("p", { class: "note" }, `${whole(run.nobody)} draws had logits that are not finite and voted for nobody.`) : null);
 }
@@ -150,6 +153,7 @@ function bench(one) {
 if (RUNS.length) {
   byId("lead").textContent = lead();
   const showTable = certificateTable(RUNS), select = byId("norm");
+  if (UNITS.length === 1 && UNITS[0]) byId("unit").textContent = unitText(UNITS[0]);
   select.append(...DATA.norms.map((norm) => element("option", { value: norm, selected: norm === RUNS[0].norm }, normName(norm))));
   const show = () => {
     byId("cards").replaceChildren(...RUNS.map((run, number) => card(run, number, select.value)));

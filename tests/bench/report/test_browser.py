@@ -242,6 +242,34 @@ def test_runs_without_labels_have_a_page_too(browser, run_folder, tmp_path):
     assert browser.get_log("browser") == []
 
 
+def test_names_of_curves_stand_beside_their_ends(browser, run_folder, tmp_path):
+    """A line from the end of a curve to the edge of the chart looked like a plateau."""
+    (run,) = read_runs([run_folder / "isotropic.sqlite"])
+    half = with_records(run, lambda one: replace(one, certificate=replace(one.certificate, sigma_min=0.05)))
+    runs = [run, replace(half, name="half")]
+    show(browser, runs, [Strips(())] * 2, tmp_path / "page.html")
+    wait_for(browser, "return document.querySelectorAll('#accuracy path.leader').length === 2")
+    boxes = "return [...document.querySelectorAll('#accuracy path.leader')].map((line) => line.getBBox().width)"
+    assert max(browser.execute_script(boxes)) < 10
+
+
+def test_a_unit_is_said_once_and_an_unfinished_run_on_its_card(browser, run_folder, tmp_path):
+    runs = read_runs([run_folder / "isotropic.sqlite"] * 2)
+    unit = replace(runs[0].header, origin=replace(runs[0].header.origin, unit="pixels, from 0 to 1"))
+    few = replace(runs[1], header=unit, records=runs[1].records[:7])
+    show(browser, [replace(runs[0], header=unit), few], [Strips(())] * 2, tmp_path / "page.html")
+    text = browser.execute_script("return document.querySelector('section').textContent")
+    assert text.count("σ and radii are in units of pixels, from 0 to 1") == 1
+    cards = browser.execute_script("return [...document.querySelectorAll('.card')].map((card) => card.textContent)")
+    assert ["The run is not finished: 7 of the 60 inputs asked for are certified." in card for card in cards] == [
+        False,
+        True,
+    ]
+    other = replace(unit, origin=replace(unit.origin, unit="features"))
+    show(browser, [replace(runs[0], header=unit), replace(few, header=other)], [Strips(())] * 2, tmp_path / "b.html")
+    assert count(browser, ".card .kind") == 4, "units that differ are said with each run"
+
+
 def test_runs_of_different_families_share_a_chart(browser, run_folder, tmp_path):
     (run,) = read_runs([run_folder / "isotropic.sqlite"])
     laplace = with_records(run, lambda one: replace(one, certificate=replace(one.certificate, family="laplace")))

@@ -21,6 +21,20 @@ def test_a_long_signal_is_drawn_as_its_outline():
     assert (picture[..., 0] < 100).mean() > 0.9
 
 
+def test_a_signal_of_several_channels_has_a_row_for_each():
+    """It was a picture of a few pixels' height."""
+    x = np.zeros((3, 100), np.float32)
+    x[0], x[2, 50:] = 1.0, 1.0
+    dark = photograph(x)[..., 0] < 100
+    assert dark.shape[0] > 100
+    assert dark.shape[1] >= 200
+    upper, middle, lower = np.array_split(dark, 3)
+    assert upper.mean() > 0.9
+    assert middle.mean() < 0.1
+    assert lower[:, : dark.shape[1] // 2].mean() < 0.1 < 0.9 < lower[:, dark.shape[1] // 2 + 2 :].mean()
+    assert photograph(np.zeros((28, 28), np.float32)).shape == (28, 28, 3), "a picture stays one"
+
+
 def test_noisy_copies_have_the_scale_of_their_input():
     x = np.full((1, 2, 2), -2.0, np.float32)
     x[0, 0, 0] = 2.0

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 from support.browser import find_violations, needs_browser, shown_on, wait_for
 from support.engine_runs import refused
+from support.stores import forge
 
 from ars.bench.cli import main
 
@@ -23,6 +24,7 @@ def site(run_folder, tmp_path_factory):
     for name in ("isotropic", "generated"):
         shutil.copy(run_folder / f"{name}.sqlite", folder)
     shutil.copy(run_folder / "isotropic.sqlite", folder / "later")
+    forge(folder / "later" / "isotropic.sqlite", "DELETE FROM certificates WHERE idx >= 12")
     result = report(folder, "-o", folder / "site")
     assert result.exit_code == 0, result.output
     return folder / "site"
@@ -80,9 +82,13 @@ def test_the_index_is_searched_compares_two_and_has_no_violation(browser, site, 
         wait_for(browser, "return document.querySelectorAll('#compare tbody tr').length > 1")
         assert find_violations(browser) == []
         assert browser.execute_script("return location.hash") == "#0,1"
+        words = browser.find_elements(By.CSS_SELECTOR, "#table tbody th small")
+        assert [word.text for word in words] == ["not finished"]
     browser.get("about:blank")
     browser.get((site / "index.html").as_uri() + "#1,2")
     wait_for(browser, "return document.querySelectorAll('#compare tbody tr').length > 1")
+    notes = "return document.getElementById('compare').textContent"
+    assert "the run is not finished: 12 of the 60 inputs asked for are certified." in browser.execute_script(notes)
 
 
 @needs_browser

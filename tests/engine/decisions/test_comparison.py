@@ -69,7 +69,8 @@ def test_changed_answers_are_listed(runs):
 def test_runs_that_cannot_be_compared_are_refused(runs):
     np.savez("other.npz", x=np.load("data.npz")["x"], y=np.roll(np.load("data.npz")["y"], 1))
     certify("--data", "other.npz", "--out", "c.sqlite", "--limit", "3")
-    refused(compare("a.sqlite", "c.sqlite"), "c.sqlite: its data is other.npz", "and that of a.sqlite is data.npz")
+    said = "of 3 have other labels (input "
+    refused(compare("a.sqlite", "c.sqlite"), "c.sqlite: its data is other.npz", "that of a.sqlite is data.npz", said)
     certify("--only", "35-39", "--sigma", "0.1", "--out", "d.sqlite")
     refused(compare("b.sqlite", "d.sqlite"), "d.sqlite: it has no input of b.sqlite")
     certify("--family", "laplace", "--limit", "3", "--out", "e.sqlite")
@@ -82,6 +83,17 @@ def test_runs_that_cannot_be_compared_are_refused(runs):
     for path in runs:
         forge(path, "UPDATE certificates SET label = NULL, input_sha256 = 'x'")
     refused(compare(*runs), "b.sqlite: its inputs have no labels")
+
+
+def test_what_a_comparison_leaves_open_is_said_before_the_verdict(runs):
+    forge("b.sqlite", "DELETE FROM certificates WHERE idx >= 12")
+    certify("--stopping", "adaptive", "--radii", "0.1", "--out", "c.sqlite")
+    lines = compare("b.sqlite", "c.sqlite", "--radii", "0.05,0.1,7").stdout.splitlines()
+    notes = "\n".join(line for line in lines[:-1] if line.startswith("note: "))
+    assert "b: the run is not finished: 12 of the 30 inputs asked for are certified" in notes
+    assert "c: adaptive stopping was not asked about the radius 0.05: with all draws" in notes
+    assert "c: no certificate of 200 draws reaches the radius 7" in notes
+    assert "note: " not in compare("a.sqlite", "a.sqlite", "--radii", "0.05").stdout
 
 
 def test_scopes_that_differ_are_said_with_the_verdict(files):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from support.engine_runs import certify, refused
+from support.stores import forge
 
 from ars.engine.cli import main
 
@@ -23,7 +24,7 @@ def test_the_exit_status_says_whether_all_is_met(files):
     assert (met.exit_code, met.stdout.count("ok  ")) == (0, 2)
     failed = check("--require", "0:0.5", "--require", "5:0.1")
     assert failed.exit_code == 1
-    assert "FAILED  certified accuracy at radius 5 is at least 10.0%: 0.0% of 30 of 40 inputs" in failed.stdout
+    assert "FAILED  certified accuracy at radius 5 is at least 10.0%: 0.00% of 30 of 40 inputs" in failed.stdout
     assert "no certificate of this run can reach it" in failed.stdout
     assert check("--require-scope", "frozen").exit_code == 1
 
@@ -34,6 +35,19 @@ def test_the_lower_end_is_harder_to_meet(files):
     assert check("--require", "0:0.95", "--lower-bound").exit_code == 1
     certify()  # all inputs: exact, so the lower end is the accuracy itself
     assert check("--require", "0:0.95", "--lower-bound").exit_code == 0
+
+
+def test_what_is_required_is_shown_in_full_and_what_was_measured_is_rounded_down(files):
+    """59.996 % would otherwise be called 60.0 % where 60.0 % is required and not met."""
+    certify()
+    forge("run.sqlite", "UPDATE certificates SET predict = label")
+    forge("run.sqlite", "UPDATE certificates SET predict = -1 WHERE idx IN (3, 17, 21)")  # 37 of 40: 92.5 %
+    said = check("--require", "0:0.92508", "--require", "0:0.9").stdout
+    assert "FAILED  certified accuracy at radius 0 is at least 92.508%: 92.50% of 40" in said
+    assert "ok      certified accuracy at radius 0 is at least 90.0%: 92.50%" in said
+    forge("run.sqlite", "UPDATE certificates SET label = NULL WHERE idx >= 38")  # 35 of 38: 92.105 %
+    forge("run.sqlite", "UPDATE certificates SET predict = -1 WHERE idx = 5")  # 34 of 38: 89.47 %
+    assert "at least 89.5%: 89.47% of 38" in check("--require", "0:0.895").stdout
 
 
 def test_junit_has_a_case_for_each_requirement(files):

@@ -16,8 +16,9 @@ from support.stores import forge
 import ars
 from ars.engine.cli import main
 from ars.engine.decisions.overview import find_best, overview
+from ars.engine.decisions.show import show_difference, show_interval
 from ars.engine.records.stored_run import read_run
-from ars.engine.statistics.accuracy import share_interval
+from ars.engine.statistics.accuracy import Interval, share_interval
 
 pytestmark = pytest.mark.usefixtures("files")
 
@@ -69,6 +70,14 @@ def test_the_best_over_sigma_needs_several_sigmas_of_one_data_set(runs):
     assert find_best(stored[:1], found[:1]) == find_best([stored[0]] * 2, [found[0]] * 2) == []
 
 
+def test_the_best_over_sigma_leaves_unfinished_runs_out(runs):
+    """Its first few inputs may be easy ones."""
+    forge(runs[0], "DELETE FROM certificates WHERE idx >= 2")
+    result = summary(*runs)
+    assert "the run is not finished: 2 of the 30" in result.stdout
+    assert "best over sigma" not in result.stdout
+
+
 def test_the_latex_table_is_well_formed_and_compiles(runs, tmp_path):
     shutil.copy(runs[0], "50%_&x.sqlite")
     text = summary(*runs, "50%_&x.sqlite", "--format", "latex").stdout
@@ -83,14 +92,19 @@ def test_the_latex_table_is_well_formed_and_compiles(runs, tmp_path):
         and shutil.which("kpsewhich")
         and subprocess.run(["kpsewhich", "booktabs.sty"], capture_output=True).stdout
     ):
+        for run in runs:
+            shutil.copy(run, run.replace("s0", "sigma0"))
+        five = summary(
+            "sigma0.1.sqlite", "sigma0.2.sqlite", "--format", "latex", "--radii", "0,0.03,0.06,0.09,0.12"
+        ).stdout
         (tmp_path / "t.tex").write_text(
-            "\\documentclass{article}\\usepackage{booktabs}\\begin{document}" + text + "\\end{document}"
+            "\\documentclass{article}\\usepackage{booktabs}\\begin{document}" + text + five + "\\end{document}"
         )
         run = subprocess.run(
             ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"], cwd=tmp_path, capture_output=True
         )
         assert run.returncode == 0, run.stdout.decode()[-1000:]
-        assert b"Overfull" not in run.stdout, "it fits the page"
+        assert b"Overfull" not in run.stdout, "five radii fit the page"
 
 
 def test_an_unfinished_run_is_said_and_not_refused(runs):
@@ -127,6 +141,39 @@ def test_adaptive_averages_are_at_least_so_large(files):
     certify("--stopping", "adaptive", "--radii", "0,0.1", "--limit", "5")
     assert "≥ " in summary("run.sqlite").stdout
     assert r"$\geq$" in summary("run.sqlite", "--format", "latex").stdout
+
+
+def test_radii_that_adaptive_stopping_was_not_asked_about_are_said(files):
+    certify("--stopping", "adaptive", "--radii", "0.05,0.1", "--limit", "5")
+    said = "run: adaptive stopping was not asked about the radius 0.02, 0.08: with all draws, more inputs could be"
+    assert said in summary("run.sqlite", "--radii", "0.02,0.05,0.08,0.1").stdout
+    assert "not asked about" not in summary("run.sqlite").stdout, "the default radii are those of its question"
+    certify("--stopping", "adaptive", "--tolerance", "0.1", "--limit", "5", "--out", "close.sqlite")
+    assert "not asked about" not in summary("close.sqlite", "--radii", "0.02").stdout
+
+
+def test_the_ends_of_intervals_are_rounded_outward():
+    """An interval that is rounded to nearest covers less than it says."""
+    assert show_interval(Interval(0.6949, 0.69501)) == "69.4–69.6"
+    assert show_interval(Interval(0.695, 0.795)) == "69.5–79.5", "numbers that need no rounding stay"
+    assert show_interval(Interval(0.0, 0.0001)) == "0.0–0.1"
+    assert show_difference(Interval(-0.0721, -0.0001)) == "-7.3 to +0.0"
+    assert show_difference(Interval(0.0211, 0.0711)) == "+2.1 to +7.2"
+
+
+def test_runs_in_several_norms_say_which(files):
+    """A radius of 0.1 in l1 is not one in l2."""
+    for family in ("gaussian", "laplace"):
+        for sigma in ("0.1", "0.2"):
+            certify("--family", family, "--sigma", sigma, "--limit", "5", "--out", f"{family}{sigma}.sqlite")
+    runs = [f"{family}{sigma}.sqlite" for family in ("gaussian", "laplace") for sigma in ("0.1", "0.2")]
+    for form in ("text", "markdown", "latex"):
+        text = summary(*runs, "--format", form).stdout
+        assert "gaussian0.1 (l2)" in text
+        assert "laplace0.2 (l1)" in text
+        assert "best of gaussian0.1, gaussian0.2" in text, "which group a best is of"
+        assert "best of laplace0.1, laplace0.2" in text
+    assert "(l2)" not in summary(*runs[:2]).stdout
 
 
 def test_bad_input_is_refused(runs):

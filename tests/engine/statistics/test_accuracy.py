@@ -92,6 +92,17 @@ def test_the_bootstrap_agrees_with_the_standard_error():
     assert average_interval([0.5, 0.5]) == (0.5, 0.5)
 
 
+def test_the_bootstrap_covers_about_as_often_as_it_says():
+    """Radii of which 30 % are 0 and 25 % the largest, as in a run. It covers 94.7 % of 10,000 test sets; 500 have
+    a standard error of 1 point. Half of the interval's width would cover 66 %."""
+    radii = np.concatenate([np.zeros(300), np.full(250, 1.2), np.linspace(0, 1.2, 450)])
+    rng, average = np.random.default_rng(4), radii.mean()
+    found = [average_interval(rng.choice(radii, 120)) for _ in range(500)]
+    assert np.mean([low <= average <= high for low, high in found]) >= 0.915
+    quarters = [((3 * low + high) / 4, (low + 3 * high) / 4) for low, high in found]
+    assert np.mean([low <= average <= high for low, high in quarters]) < 0.8
+
+
 @pytest.mark.parametrize(("gained", "lost"), [(0, 0), (1, 0), (12, 3), (40, 41)])
 def test_mcnemars_test_is_that_of_statsmodels(gained, lost):
     assert mcnemar(gained, lost) == pytest.approx(statsmodels_mcnemar([[5, gained], [lost, 5]], exact=True).pvalue)
