@@ -2,7 +2,9 @@
 
 import dataclasses
 import json
+import sys
 import tempfile
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import click
@@ -166,7 +168,8 @@ def cluster(workers: int, inputs: int, seconds: float, as_json: bool) -> None:
     """Measure what the driver of a Ray cluster costs, with workers that sleep instead of certifying."""
     from ars.bench.micro.cluster import measure_cluster
 
-    found = measure_cluster(workers, inputs, seconds)
+    with redirect_stdout(sys.stderr):  # what Ray prints
+        found = measure_cluster(workers, inputs, seconds)
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(found), indent=2))
         return
@@ -191,7 +194,8 @@ def workers(inputs: int, n: int, rounds: int, as_json: bool) -> None:
     """Time two workers of a Ray cluster, each with one core, against one process with two threads."""
     from ars.bench.micro.workers import CLUSTER, PROCESS, time_workers
 
-    cost = time_workers(inputs, n, rounds)
+    with redirect_stdout(sys.stderr):  # what Ray prints
+        cost = time_workers(inputs, n, rounds)
     found = {"time": cost.wall, "processor time": cost.processor}
     ratios = {name: [(CLUSTER, PROCESS, timings.ratio(CLUSTER, PROCESS))] for name, timings in found.items()}
     if as_json:
