@@ -19,7 +19,15 @@ from ars.engine.algorithms import Prediction
 from ars.engine.backends import TORCH_SUFFIXES, manifest_of
 from ars.engine.examples import FromData
 from ars.engine.records.record import Record
-from ars.engine.records.reopen import check_near, find_file, find_model, load_as_run, read_input, reopen_data
+from ars.engine.records.reopen import (
+    check_near,
+    find_file,
+    find_model,
+    load_as_run,
+    read_input,
+    refuse_machine_code,
+    reopen_data,
+)
 from ars.engine.records.settings import RunHeader
 from ars.engine.records.store import read_header, read_records
 from ars.engine.smoothed import SmoothedClassifier
@@ -214,6 +222,8 @@ def _find_engine(header: RunHeader, store: Path, engine: Path | None) -> Path:
     if file is None:
         name = header.origin.engine_file or "model"
         raise ModelError(name, "it is not there, or not the model of the run", "say with --engine where it is now")
+    if engine is None:
+        refuse_machine_code(store, file)
     if not file.is_file():
         raise ModelError(file, "there is no such file", "say with --engine where the model of the run is now")
     if hash_model(file).sha256 != header.settings.engine:

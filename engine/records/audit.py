@@ -20,7 +20,14 @@ from ars.data import Dataset, ImageSize, open_data
 from ars.engine.examples import FromData
 from ars.engine.records.inputs import content_sha256
 from ars.engine.records.record import Record
-from ars.engine.records.reopen import check_near, find_file, find_model, load_as_run, reopen_data
+from ars.engine.records.reopen import (
+    check_near,
+    find_file,
+    find_model,
+    load_as_run,
+    refuse_machine_code,
+    reopen_data,
+)
 from ars.engine.records.run import settings_of
 from ars.engine.records.settings import Difference, RunSettings, differences
 from ars.engine.records.store import read_header, read_records
@@ -84,6 +91,8 @@ def audit(
     # The sample is another one each time, so that whoever alters a record cannot know which inputs are drawn again.
     chosen = random.sample(records, min(sample, len(records)))
     file = engine or find_model(header, path) or Path(_recorded(path, origin.engine_file, "--engine"))
+    if engine is None:
+        refuse_machine_code(path, file)
     source = data or _recorded(path, origin.data_source, "--data")
     beside = "put it beside the store"
     classes_file = check_near(path, origin.classes_file, beside)

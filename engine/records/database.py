@@ -102,7 +102,7 @@ def _beside(path: Path) -> tuple[Path, ...]:
 
 def _check_beside(path: Path) -> None:
     """Refuse files beside a store that make SQLite write to, wait for, or delete other files."""
-    for file in _beside(path):
+    for file in filter(os.path.lexists, _beside(path)):
         try:
             if not stat.S_ISREG(file.lstat().st_mode):
                 problem = "it is not a regular file, and SQLite would take it for its own"
@@ -110,7 +110,7 @@ def _check_beside(path: Path) -> None:
             if file.name.endswith("-journal") and _ends_as_journal(file):  # SQLite has no locks on it to lose
                 problem = f"it is a journal that would delete another file when {path.name} is opened"
                 raise StoreError(file, problem, f"trust nothing in {path.name}, and certify again into another store")
-        except FileNotFoundError:  # SQLite removes them at the end
+        except FileNotFoundError:  # SQLite has removed it
             continue
 
 

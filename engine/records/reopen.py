@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ars.data import Dataset, ImageSize, open_data
-from ars.engine.backends import TORCH_SUFFIXES, load_generator, load_runner, manifest_of
+from ars.engine.backends import ENGINE_SUFFIXES, TORCH_SUFFIXES, load_generator, load_runner, manifest_of
 from ars.engine.noise_maps import Isotropic, Maps, NoiseMaps, open_generator
 from ars.engine.records.inputs import content_sha256
 from ars.engine.records.record import Record
@@ -34,6 +34,7 @@ __all__ = [
     "find_noise",
     "load_as_run",
     "read_input",
+    "refuse_machine_code",
     "refuse_runs",
     "reopen_data",
     "reopen_noise",
@@ -99,6 +100,13 @@ def find_file(header: RunHeader, store: Path, given: str | None, sha256: str | N
 def find_model(header: RunHeader, store: Path) -> Path | None:
     """The model of the run; None if it is not found."""
     return find_file(header, store, header.origin.engine_file, header.settings.engine)
+
+
+def refuse_machine_code(store: Path, model: Path) -> None:
+    """Refuse a TensorRT engine that only a store names: whoever wrote the store could have made it."""
+    if model.suffix in ENGINE_SUFFIXES:
+        problem = f"its model, {model}, is a TensorRT engine, which is machine code"
+        raise StoreError(store, problem, "name it with --engine if you trust it")
 
 
 def reopen_data(header: RunHeader, store: Path, spec: str | None = None) -> Dataset | None:

@@ -7,11 +7,13 @@ import io
 import json
 import math
 import pickle
+import random
 import struct
 import tarfile
 import tempfile
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
@@ -23,6 +25,7 @@ from onnx import ModelProto
 from PIL import Image
 from safetensors.torch import save as save_safetensors
 from support import models
+from support.export_runs import write_model
 
 import ars.trial
 from ars.bench.attack.attack_file import AttackSettings, open_attack_file, read_attacks
@@ -38,6 +41,7 @@ from ars.engine.runners.onnxruntime import OnnxRuntime
 from ars.engine.runners.openvino import OpenVino
 from ars.errors import ModelError
 from ars.manifest import Manifest, manifest_beside
+from ars.train.model_file import load_model
 from ars.train.weights import _read as read_weights
 from ars.train.weights import read_torch_file
 from fuzz import mutations as m
@@ -277,6 +281,25 @@ def _torch() -> bytes:
     return file.getvalue()
 
 
+@lru_cache
+def _trained() -> bytes:
+    with tempfile.TemporaryDirectory() as place:
+        write_model(Path(place) / "model.pt", "input", examples=2)
+        return (Path(place) / "model.pt").read_bytes()
+
+
+def _mutate_trained(content: bytes, rng: random.Random) -> bytes:
+    """Other bytes, or other settings in a file that is whole."""
+    if rng.random() < 0.5:
+        return m.mutate_zip(content, rng)
+    held = torch.load(io.BytesIO(content), weights_only=True)
+    with suppress(ValueError, RecursionError):  # it is no JSON any more
+        held["settings"] = json.loads(m.mutate_json(json.dumps(held["settings"]).encode(), rng))
+    file = io.BytesIO()
+    torch.save(held, file)
+    return file.getvalue()
+
+
 def _safetensors() -> bytes:
     return save_safetensors({"a": torch.ones(3, 4), "b": torch.zeros(3)})
 
@@ -381,6 +404,7 @@ READERS = (
     Reader("benchmark", "b.json", _bench, m.mutate_json, _show_bench, 6),
     Reader("attacks", "r.attack.jsonl", _attacks, m.mutate_text, _show_attacks, 4),
     Reader("model.pt", "a.pt", _torch, m.mutate_zip, read_torch_file, 6),
+    Reader("trained model", "model.pt", _trained, _mutate_trained, load_model, 3),
     Reader("weights", "b.pt", _torch, m.mutate_bytes, read_weights, 3),
     Reader("safetensors", "a.safetensors", _safetensors, m.mutate_bytes, read_weights, 3),
     Reader("onnx structure", "m.onnx", _made(models.quantised), m.mutate_onnx, _check_structure, 20),

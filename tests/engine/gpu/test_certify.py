@@ -230,4 +230,8 @@ def test_a_run_on_a_gpu_says_so_and_can_be_audited(plan, engine):
     assert re.search(r"cuda:0, Simulated GPU, CUDA 13.0, [234] lanes: ", result.stderr)
     assert "batches of 64\n" in result.stderr
     audited = CliRunner().invoke(main, ["audit", "run.sqlite", "--sample", "3"])
+    if engine == "model.trt":  # machine code that only the store names
+        problem = "run.sqlite: its model, model.trt, is a TensorRT engine, which is machine code; name it with --engine"
+        assert (audited.exit_code, problem in audited.stderr) == (2, True), audited.output
+        audited = CliRunner().invoke(main, ["audit", "run.sqlite", "--sample", "3", "--engine", engine])
     assert audited.exit_code == 0, audited.output
