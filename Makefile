@@ -15,7 +15,7 @@ demo: $(VENV)/installed
 # would wait for each other, which takes more than twice the time.
 test: check
 	rm -rf build/coverage && mkdir -p build/coverage
-	OMP_NUM_THREADS=1 $(BIN)/python -m coverage run -m pytest -n auto
+	OMP_NUM_THREADS=1 $(BIN)/python -m coverage run -m pytest -n auto --durations 20
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage json --quiet --fail-under 0 -o build/coverage/report.json
 	$(BIN)/python -c 'import json; t = json.load(open("build/coverage/report.json"))["totals"]; print("coverage:", \
