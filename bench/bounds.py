@@ -16,7 +16,7 @@ from ars.command_line import Command
 from ars.engine.records.store import read_header, read_records
 from ars.engine.records.summary import radii_of_run
 from ars.engine.statistics.bounds import MAX_N
-from ars.engine.statistics.certificate import format_radius
+from ars.engine.statistics.certificate import format_radius, name_radius
 from ars.engine.statistics.stopping import HOPE, Grid
 from ars.errors import StoreError
 
@@ -91,7 +91,7 @@ def _show(title: str, question: Grid, binary: Proved, two_sided: Proved) -> None
     table = Table("", "binary", "two-sided", "difference", title=title)
     for radius, one, other in zip(question.radii, binary.certified_accuracy, two_sided.certified_accuracy, strict=True):
         if one or other:
-            name = f"certified accuracy at {radius:g}"
+            name = f"certified accuracy at {name_radius(radius)}"
             table.add_row(name, f"{one:.1%}", f"{other:.1%}", f"{100 * (other - one):+.1f} points")
     for name, one, other in (
         ("average certified radius", binary.average_radius, two_sided.average_radius),

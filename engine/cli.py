@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ars.command_line import Group, version_option
 from ars.engine.cluster import Cluster
 from ars.engine.decisions.commands import check, compare, summary
+from ars.engine.decisions.show import radius_head
 from ars.engine.devices import CPU
 from ars.engine.examples import FromData
 from ars.engine.inspection import inspect_file
@@ -198,8 +199,7 @@ def _print_summary(
         click.echo(f"{what} class was wrong")
     if summary.labelled:
         for radius, share in summary.certified_accuracy.items():
-            number = f"{radius:.2f}" if radius == round(radius, 2) < 1e6 else str(radius)
-            click.echo(f"certified accuracy at radius {number}  {share:6.1%}")
+            click.echo(f"certified accuracy at radius {radius_head(radius)}  {share:6.1%}")
             if share == 0:
                 break  # it is 0 at every larger radius too
         least = "at least " if settled_early else ""  # more draws would have proved larger radii

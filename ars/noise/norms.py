@@ -57,6 +57,8 @@ def inverse_norms(scale: NDArray[np.floating], dimensions: int) -> tuple[float, 
 
     They are the same on every machine: each operation, the sum included, is rounded once.
     """
+    if scale.ndim and scale.size != dimensions:
+        raise ArgumentError("scale.size", scale.size, f"there are {dimensions} dimensions")
     inverse = 1 / scale.astype(np.float64)
     if scale.ndim:
         sums = math.fsum(inverse.flat), math.fsum((inverse * inverse).flat)

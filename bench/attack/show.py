@@ -48,7 +48,7 @@ def describe_one(run: Run, attacked: Attacked) -> str:
     """The result of one input in a line."""
     radius = f"input {attacked.idx}: {run.norm} radius {format_radius(attacked.radius)}"
     if attacked.success is None:
-        return f"{radius}, no attack found up to {attacked.limit / attacked.K:.2f} times as far"
+        return f"{radius}, no attack found up to {format_radius(attacked.limit / attacked.K, 2)} times as far"
     where = " INSIDE" if attacked.inside else ""
     answer = run.class_name(attacked.success.answer)
     return f"{radius}, smallest attack {attacked.success.length:.3f} ({attacked.ratio:.2f} times){where}: {answer}"

@@ -1,12 +1,11 @@
 """The attacks on the runs of a report: certified radius against smallest attack."""
 
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Context, Decimal
 
 from ars.bench.attack.attack_file import Attacked, AttackSettings, read_attacks
 from ars.bench.attack.show import quartiles
 from ars.bench.report.runs import Run
-from ars.engine.statistics.certificate import format_radius
+from ars.engine.statistics.certificate import format_radius, format_upper
 
 __all__ = ["RunAttacks", "attacks_of"]
 
@@ -24,7 +23,7 @@ class RunAttacks:
         if one is None:
             return ""
         bound = one.upper_radius
-        return f"> {format_radius(farthest(one))}" if bound is None else _round_up(bound)
+        return f"> {format_radius(farthest(one))}" if bound is None else format_upper(bound)
 
     @property
     def inside(self) -> int:
@@ -34,7 +33,7 @@ class RunAttacks:
     def median_ratio(self) -> str:
         """The median of the smallest attacks in units of their certificates, rounded up."""
         median = quartiles([one.ratio for one in self.attacked.values()])[1]
-        return _round_up(median, 2) if median < float("inf") else f"> {self.settings.reach:g}"
+        return format_upper(median, 2) if median < float("inf") else f"> {self.settings.reach:g}"
 
 
 def farthest(attacked: Attacked) -> float:
@@ -51,7 +50,3 @@ def attacks_of(run: Run) -> RunAttacks | None:
     certified = {record.idx: (record.input_sha256, record.certificate.K) for record in run.records}
     known = {one.idx: one for one in attacked if certified.get(one.idx) == (one.input_sha256, one.K)}
     return RunAttacks(settings, known) if known else None
-
-
-def _round_up(value: float, digits: int = 3) -> str:
-    return f"{Decimal(value).quantize(Decimal(1).scaleb(-digits), ROUND_CEILING, Context(prec=400)):f}"

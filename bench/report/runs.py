@@ -93,7 +93,8 @@ def _bands(run: Run, shares: Sequence[float]) -> list[tuple[float, float]]:
         return []
     counts = [round(share * labelled) for share in shares]
     found = {count: sample.interval(count) for count in set(counts)}
-    return [(round(found[count].low, 4), round(found[count].high, 4)) for count in counts]
+    outward = {count: (math.floor(1e4 * at.low) / 1e4, math.ceil(1e4 * at.high) / 1e4) for count, at in found.items()}
+    return [outward[count] for count in counts]
 
 
 def _best(runs: Sequence[Run], shares: Mapping[int, list[float]]) -> list[Best]:
@@ -107,7 +108,7 @@ def _best(runs: Sequence[Run], shares: Mapping[int, list[float]]) -> list[Best]:
 def average_radius(run: Run, radii: Sequence[float]) -> float:
     """The average certified radius, if these are the radii of the run's records. Wrong answers count 0."""
     correct = (radius for radius, record in zip(radii, run.records, strict=True) if record.correct)
-    return sum(correct) / run.summary.labelled
+    return math.fsum(correct) / run.summary.labelled
 
 
 def _nice_step(least: float) -> float:

@@ -16,7 +16,7 @@ from ars.engine.decisions.overview import Overview, find_radii, overview
 from ars.engine.decisions.sample import describe_unfinished
 from ars.engine.decisions.show import percent, show_interval
 from ars.engine.records.stored_run import Run
-from ars.engine.statistics.certificate import format_radius
+from ars.engine.statistics.certificate import format_radius, name_radius
 from ars.errors import FileError, StoreError
 from ars.output import make_folder, open_output
 from ars.printable import printable
@@ -68,7 +68,7 @@ def _render_index(folder: Path, runs: Sequence[Run], pages: Sequence[str]) -> st
     content = {
         "version": VERSION,
         "made": datetime.datetime.now().astimezone().strftime("%Y-%m-%d %H:%M"),
-        "radii": [f"{radius:g}" for radius in radii],
+        "radii": [name_radius(radius) for radius in radii],
         "runs": [_row(run, one, page) for run, one, page in zip(runs, overviews, pages, strict=True)],
         "pairs": _pairs(runs, radii),
     }

@@ -1,6 +1,7 @@
 """The page of a reproduction: our tables with intervals, the published rows beside them, and what is missing."""
 
 import dataclasses
+import math
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from ars.engine.decisions.show import percent, show_interval
 from ars.engine.records.record import Record
 from ars.engine.records.stored_run import Run
 from ars.engine.statistics.accuracy import average_interval
-from ars.engine.statistics.certificate import format_radius
+from ars.engine.statistics.certificate import format_radius, format_upper
 from ars.engine.statistics.looks import take_look
 from ars.output import is_stdout, open_output
 
@@ -163,7 +164,7 @@ def _averages(certified: Sequence[Certified], others: Collection[Wanted]) -> str
                 run.scope,
                 f"{len(run.records):,}",
                 f"{run.header.settings.plan.n:,}",
-                f"{format_radius(acr)} ({format_radius(low)}–{high:.3f})",
+                f"{format_radius(acr)} ({format_radius(low)}–{format_upper(high)})",
                 format_radius(both),
                 ratio,
             ]
@@ -180,7 +181,7 @@ def _average(run: Run, *, two_sided: bool) -> tuple[float, float, float]:
     """The average certified radius of the votes of a run at fixed n, and its interval."""
     values = [_radius(record, two_sided=two_sided) for record in run.records]
     interval = average_interval(values, run.header.sampling.data_inputs)
-    return sum(values) / len(values), interval.low, interval.high
+    return math.fsum(values) / len(values), interval.low, interval.high
 
 
 def _radius(record: Record, *, two_sided: bool) -> float:

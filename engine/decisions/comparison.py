@@ -15,6 +15,7 @@ from ars.engine.records.record import Record
 from ars.engine.records.settings import Difference, differences
 from ars.engine.records.stored_run import Run
 from ars.engine.statistics.accuracy import LEVEL, Interval, difference_interval, mcnemar
+from ars.engine.statistics.certificate import name_radius
 from ars.errors import StoreError
 from ars.noise import Scope
 
@@ -39,7 +40,7 @@ class Pairs:
     def cells(self) -> list[str]:
         """A row of a table: radius, both accuracies, their difference and its interval, gained, lost, p."""
         return [
-            f"{self.radius:g}",
+            name_radius(self.radius),
             percent(self.first),
             percent(self.second),
             f"{100 * (self.second - self.first):+.1f}",
@@ -92,7 +93,8 @@ class Comparison:
     @property
     def _answer(self) -> str:
         radii = {
-            kind: [f"{pair.radius:g}" for pair in self.pairs if pair.verdict == kind] for kind in ("better", "worse")
+            kind: [name_radius(pair.radius) for pair in self.pairs if pair.verdict == kind]
+            for kind in ("better", "worse")
         }
         parts = [f"{kind} than {self.first} at radius {_list(found)}" for kind, found in radii.items() if found]
         if parts:

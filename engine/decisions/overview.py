@@ -1,6 +1,7 @@
 """A run in the numbers that people decide with, each with its interval: certified accuracy at the radii asked for, the
 distribution of pA, the average certified radius, abstentions, and the cost."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ from ars.engine.records.record import Record
 from ars.engine.records.stored_run import Run
 from ars.engine.records.summary import count_certified, radii_of_run
 from ars.engine.statistics.accuracy import LEVEL, Interval, average_interval
-from ars.engine.statistics.certificate import format_radius
+from ars.engine.statistics.certificate import format_radius, name_radius
 from ars.engine.statistics.looks import Look
 from ars.engine.statistics.stopping import Grid
 from ars.noise import NoiseKind, Scope
@@ -117,7 +118,7 @@ def overview(run: Run, radii: Sequence[float]) -> Overview:
         abstained=sum(record.certificate.abstained for record in records),
         accuracies=tuple(accuracies),
         p_a=p_a_quartiles(records),
-        acr=float(np.mean(values)),
+        acr=math.fsum(values) / len(values),
         acr_interval=average_interval(values, sample.labelled_population),
         at_least=settings.plan.question is not None,
         volume=sum(volumes) / max(1, len(labelled)),
@@ -163,7 +164,7 @@ def find_caveats(run: Run, radii: Sequence[float]) -> Iterator[str]:
 
 
 def _list(radii: Sequence[float]) -> str:
-    return ", ".join(f"{radius:g}" for radius in radii)
+    return ", ".join(name_radius(radius) for radius in radii)
 
 
 def p_a_quartiles(records: Sequence[Record]) -> tuple[float, float, float]:

@@ -8,7 +8,7 @@ from ars.engine.decisions.overview import find_reach, overview
 from ars.engine.decisions.show import percent_down, percent_up
 from ars.engine.records.stored_run import Run
 from ars.engine.statistics.accuracy import LEVEL
-from ars.engine.statistics.certificate import format_radius
+from ars.engine.statistics.certificate import format_radius, name_radius
 from ars.errors import ArgumentError, StoreError
 from ars.noise import Scope
 
@@ -63,7 +63,7 @@ def check_run(
         if requirement.radius > reach:
             said += f"; no certificate of this run can reach it, the largest possible radius is {format_radius(reach)}"
         what = "lower end of certified accuracy" if lower_bound else "certified accuracy"
-        name = f"{what} at radius {requirement.radius:g} is at least {_required(requirement.share)}%"
+        name = f"{what} at radius {name_radius(requirement.radius)} is at least {_required(requirement.share)}%"
         checks.append(Check(name, measured >= requirement.share, said))
     if scope is not None:
         checks.append(Check(f"scope is {scope}", run.scope is scope, f"scope {run.scope}"))

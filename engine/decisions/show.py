@@ -9,11 +9,20 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 from ars.engine.decisions.overview import Best, Overview, describe_level
 from ars.engine.statistics.accuracy import LEVEL, Interval
-from ars.engine.statistics.certificate import format_radius
+from ars.engine.statistics.certificate import format_radius, format_upper, name_radius
 from ars.noise import GAUSSIAN
 from ars.printable import printable
 
-__all__ = ["FORMATS", "align", "percent", "percent_down", "percent_up", "show_difference", "show_interval"]
+__all__ = [
+    "FORMATS",
+    "align",
+    "percent",
+    "percent_down",
+    "percent_up",
+    "radius_head",
+    "show_difference",
+    "show_interval",
+]
 
 Table = tuple[list[str], list[list[str]]]
 
@@ -33,6 +42,11 @@ def percent_up(share: float) -> Decimal:
 def _percent(share: float, rounding: str, digits: int) -> Decimal:
     found = (100 * Decimal(repr(share))).quantize(Decimal(1).scaleb(-digits), rounding)
     return found if found else abs(found)  # no negative zero
+
+
+def radius_head(radius: float) -> str:
+    """A radius at the head of a column: exactly this number, with two digits if they are enough."""
+    return f"{radius:.2f}" if radius == round(radius, 2) < 1e6 else name_radius(radius)
 
 
 def show_interval(interval: Interval) -> str:
@@ -67,8 +81,7 @@ def _radius(value: float, one: Overview) -> str:
 
 
 def _averages(one: Overview) -> str:
-    high = Decimal(repr(one.acr_interval.high)).quantize(Decimal("0.001"), ROUND_CEILING)
-    return f"{format_radius(one.acr_interval.low)}–{high}"
+    return f"{format_radius(one.acr_interval.low)}–{format_upper(one.acr_interval.high)}"
 
 
 def _names(overviews: Sequence[Overview]) -> list[str]:
@@ -83,7 +96,7 @@ def _best_names(best: Sequence[Best]) -> list[str]:
 
 def _heads(overviews: Sequence[Overview]) -> list[str]:
     radii = next((one.accuracies for one in overviews if one.accuracies), ())
-    return [f"{found.radius:g}" if found.radius != round(found.radius, 2) else f"{found.radius:.2f}" for found in radii]
+    return [radius_head(found.radius) for found in radii]
 
 
 def as_text(overviews: Sequence[Overview], best: Sequence[Best]) -> str:

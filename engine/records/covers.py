@@ -1,8 +1,7 @@
 """Whether a perturbed input lies inside the region that a run has certified around the input."""
 
-import math
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,7 @@ from ars.engine.records.record import Record
 from ars.engine.records.reopen import find_noise, read_input, reopen_data, reopen_noise
 from ars.engine.records.settings import RunHeader
 from ars.engine.records.store import read_header, read_records
-from ars.engine.statistics.certificate import format_radius
+from ars.engine.statistics.certificate import format_radius, format_upper
 from ars.errors import ArgumentError, DataError, ModelError
 from ars.noise import Scope
 from ars.noise.norms import norm_name
@@ -148,13 +147,7 @@ def _compare(value: float, bound: float) -> tuple[str, str]:
     """Both numbers as text, the value rounded up and the bound rounded down, with enough digits to show which is the
     smaller one."""
     for digits in range(4, 20):
-        texts = _round_up(value, digits), format_radius(bound, digits)
+        texts = format_upper(value, digits), format_radius(bound, digits)
         if value >= bound or Decimal(texts[0]) < Decimal(texts[1]):
             break
     return texts
-
-
-def _round_up(value: float, digits: int) -> str:
-    if math.isinf(value):
-        return str(value)
-    return f"{Decimal(value).quantize(Decimal(1).scaleb(-digits), ROUND_CEILING, Context(prec=400)):f}"

@@ -21,8 +21,8 @@ from ars.engine.records.inputs import (
     unit_of,
 )
 from ars.engine.records.record import Record
-from ars.engine.records.settings import Origin, RunHeader, RunSettings, Sampling
-from ars.engine.records.store import Store, read_records, stored_settings
+from ars.engine.records.settings import Origin, RunHeader, RunSettings, Sampling, differences
+from ars.engine.records.store import Store, find_begun, read_records
 from ars.engine.records.summary import Summary, count_certified, radii_of_run, summarize
 from ars.engine.records.work import Work, Workforce, certify_inputs, environment_of
 from ars.engine.smoothed import Prepared, SmoothedClassifier
@@ -107,8 +107,15 @@ def certify_run(
     shape = find_shape(source, ids, classes, skip_bad_inputs=skip_bad_inputs)
     if only_correct:
         check_labelled(source, ids, classes, skip_bad_inputs=skip_bad_inputs)
-    # A resumed run keeps the settings that were chosen for it: the batch size and the random seed.
-    stored = stored_settings(path)
+    # A resumed run keeps the settings that were chosen for it: the batch size and the random seed. So does one that was
+    # stopped before its first certificate: whether an input ends before the stop may depend on its noise, and another
+    # seed at each start would choose among noises.
+    begun = find_begun(path)
+    stored = None if begun is None else begun.settings
+    if begun is not None and not begun.certified:
+        had = begun.settings
+        wanted = settings_of(classifier, source, plan, had.batch, had.seed, only_correct=only_correct)
+        stored = None if differences(had, wanted) else had
     if inputs.shard is not None:
         _check_shard(inputs.shard, target, seed_known=classifier.seed_given or stored is not None)
     batch = classifier.batch or (stored.batch if stored else None)

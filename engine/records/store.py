@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from ars.engine.records.checksum import CHECKSUM, check_row, checksum
 from ars.engine.records.columns import STORED, read_row, write_row
@@ -22,7 +22,7 @@ from ars.engine.records.settings import Environment, Origin, RunHeader, RunSetti
 from ars.errors import RunError, StoreError
 from ars.plain_json import parse_json
 
-__all__ = ["Store", "read_header", "read_records", "stored_settings"]
+__all__ = ["Begun", "Store", "find_begun", "read_header", "read_records"]
 
 FORMAT = 4
 # Format 1 had no adaptive stopping, formats 1 and 2 no noise stream 2, and formats 1 to 3 no checksums. Such stores can
@@ -146,14 +146,23 @@ def read_records(path: str | Path) -> Iterator[Record]:
             yield read_row(row)
 
 
-def stored_settings(path: Path) -> RunSettings | None:
-    """The settings of the run in a store; None if there is no store, or nothing is certified in it yet."""
+class Begun(NamedTuple):
+    """A run that a store holds already."""
+
+    settings: RunSettings
+    certified: bool
+    """Whether it has certificates. If not, another run may take the store."""
+
+
+def find_begun(path: Path) -> Begun | None:
+    """The run in a store; None if there is no store, or no run in it."""
     if not path.exists():
         return None
     with _reading(path, may_be_empty=True) as database:
-        if not _tables_of(database) or not database.execute("SELECT 1 FROM certificates").fetchone():
+        if not _tables_of(database):
             return None
-        return _from_json(_read_run(database)).settings
+        certified = database.execute("SELECT 1 FROM certificates").fetchone() is not None
+        return Begun(_from_json(_read_run(database)).settings, certified)
 
 
 def _read_run(database: sqlite3.Connection) -> dict[str, Any]:

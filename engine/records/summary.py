@@ -1,5 +1,6 @@
 """Certified accuracy by radius, the average certified radius, and the cost of a run."""
 
+import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -63,7 +64,7 @@ def summarize(records: Iterable[Record], at: Sequence[float] = RADII) -> Summary
         abstained=sum(record.certificate.abstained for record in records),
         ended_after_selection=sum(record.certificate.n == 0 for record in records),
         certified_accuracy={radius: number / len(labelled) for radius, number in numbers} if labelled else {},
-        average_certified_radius=sum(radius or 0.0 for radius in radii) / len(radii) if radii else 0.0,
+        average_certified_radius=math.fsum(radius or 0.0 for radius in radii) / len(radii) if radii else 0.0,
         average_volume_radius=sum(record.certificate.volume_radius for record in labelled if record.correct)
         / max(1, len(labelled)),
         nobody=sum(record.certificate.counts[-1] for record in records),

@@ -8,7 +8,7 @@ prediction algorithm.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import ROUND_FLOOR, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Self
 
 import numpy as np
@@ -29,7 +29,9 @@ __all__ = [
     "certify_votes",
     "end_after_selection",
     "format_radius",
+    "format_upper",
     "geometric_mean",
+    "name_radius",
     "predict_from_votes",
 ]
 
@@ -298,8 +300,9 @@ def _check_dimensions(sigma: NDArray[np.float64], dimensions: int | None) -> int
     if dimensions is None:
         return None
     dimensions = whole_number("dimensions", dimensions, 1, 2**63 - 1, "an input has at least one")
-    if sigma.size not in (1, dimensions):
-        raise ArgumentError("dimensions", dimensions, f"the scale map has {sigma.size}")
+    if sigma.ndim and sigma.size != dimensions:
+        problem = f"the scale map has {sigma.size}; one scale for all dimensions is a number, not an array"
+        raise ArgumentError("dimensions", dimensions, problem)
     return dimensions
 
 
@@ -335,9 +338,24 @@ def _whole_counts(counts: Sequence[int]) -> list[int]:
 
 def format_radius(radius: float, digits: int = 3) -> str:
     """The radius with this number of digits after the point, rounded down: never more than was proved."""
-    if math.isinf(radius):
-        return str(radius)
-    return f"{Decimal(radius).quantize(Decimal(1).scaleb(-digits), ROUND_FLOOR, Context(prec=400)):f}"
+    return _format(radius, digits, ROUND_FLOOR)
+
+
+def format_upper(value: float, digits: int = 3) -> str:
+    """An upper bound with this number of digits after the point, rounded up."""
+    return _format(value, digits, ROUND_CEILING)
+
+
+def _format(value: float, digits: int, rounding: str) -> str:
+    if math.isinf(value):
+        return str(value)
+    return f"{Decimal(value).quantize(Decimal(1).scaleb(-digits), rounding, Context(prec=400)):f}"
+
+
+def name_radius(radius: float) -> str:
+    """A radius that was asked for, in a form that is exactly this number: what holds there need not hold at another."""
+    short = f"{radius:g}"
+    return short if float(short) == radius else str(radius)
 
 
 _ETA = "it is a probability, and 0 for ideal draws"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
-from ars.engine.statistics.certificate import Certificate
+from ars.engine.statistics.certificate import Certificate, name_radius
 from ars.engine.statistics.looks import Look
 from ars.engine.statistics.plan import Plan
 from ars.engine.statistics.stopping import Grid
@@ -127,7 +127,7 @@ def _runner_up(others: Sequence[int], taken: int) -> int:
 
 def _explain(certificate: Certificate, stopped: Stop, next_radius: float | None, votes_short: int | None) -> str:
     norm, n, early = norm_name(certificate.norm), certificate.budget, stopped is not Stop.ALL_DRAWS
-    wanted = f"the {norm} radius {next_radius:g}" if next_radius else "a radius above 0"
+    wanted = f"the {norm} radius {name_radius(next_radius)}" if next_radius else "a radius above 0"
     why = {
         Stop.SETTLED: "its question was settled",
         Stop.OUT_OF_REACH: f"{wanted} was out of reach",

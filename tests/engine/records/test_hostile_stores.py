@@ -19,7 +19,7 @@ from support.stores import HEADER, forge, forged, open_store, record
 from ars.bench.cli import main as bench
 from ars.engine.cli import main
 from ars.engine.records import database
-from ars.engine.records.store import read_header, read_records, stored_settings
+from ars.engine.records.store import find_begun, read_header, read_records
 from ars.errors import StoreError
 
 
@@ -164,7 +164,7 @@ def test_anything_in_the_schema_that_is_not_ours_is_refused(path, sql):
         database.execute(sql)
     database.close()
     before = path.read_bytes()
-    for use in (open_store, read_header, lambda path: list(read_records(path)), stored_settings):
+    for use in (open_store, read_header, lambda path: list(read_records(path)), find_begun):
         with pytest.raises(StoreError, match="is not one that ARS makes, and might run code; trust nothing in it"):
             use(path)
     assert path.read_bytes() == before
@@ -245,7 +245,7 @@ def test_a_batch_size_that_no_run_has_is_refused(path, batch):
     text = json.dumps(HEADER.settings.to_json()).replace('"batch": 64', f'"batch": {batch}')
     forge(path, "UPDATE run SET settings = ?", text)
     with pytest.raises(StoreError, match="it is damaged"):
-        stored_settings(path)
+        find_begun(path)
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_a_batch_size_that_no_run_has_is_refused(path, batch):
 )
 def test_settings_that_are_none_are_one_sentence(path, settings):
     forge(path, "UPDATE run SET settings = ?", settings)
-    for use in (read_header, stored_settings, open_store):
+    for use in (read_header, find_begun, open_store):
         with pytest.raises(StoreError, match="it is damaged") as caught:
             use(path)
         assert "\n" not in str(caught.value)
@@ -274,7 +274,7 @@ def test_missing_columns_are_one_sentence(tmp_path):
         database.execute("INSERT INTO run VALUES (3, '{}')")
         database.execute("INSERT INTO certificates VALUES (0.5)")
     database.close()
-    for use in (read_header, stored_settings, lambda path: list(read_records(path))):
+    for use in (read_header, find_begun, lambda path: list(read_records(path))):
         with pytest.raises(StoreError, match="it is damaged"):
             use(path)
 
@@ -297,7 +297,7 @@ def test_a_locked_store_is_not_called_something_else(path, monkeypatch):
     other = sqlite3.connect(path)
     other.execute("PRAGMA locking_mode = EXCLUSIVE")
     other.execute("BEGIN EXCLUSIVE")
-    for use in (read_header, stored_settings, open_store):
+    for use in (read_header, find_begun, open_store):
         with pytest.raises(StoreError, match="another process has locked it; wait for it"):
             use(path)
     other.close()

@@ -1,5 +1,6 @@
 """`ars.certify_run`: a run from Python is the run of the command, resumes, and reports what it does."""
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,6 +62,47 @@ def test_it_resumes_and_says_so():
     assert result.summary.inputs == 40
     part = run(ars.Inputs("data.npz", only="3,17"), store="run.sqlite")
     assert part.summary.inputs == 2, "the summary is of the chosen inputs"
+
+
+class Stopped(ars.RunProgress):
+    """Is interrupted at the first draws, like a run that is killed before its first certificate."""
+
+    def draws(self, number):
+        raise KeyboardInterrupt
+
+
+@pytest.fixture
+def other_seeds(monkeypatch):
+    """Each classifier has another seed, as in use."""
+    seeds = itertools.count(1)
+    monkeypatch.setattr("ars.engine.smoothed.secrets.randbits", lambda bits: next(seeds))
+
+
+def seed_of(store):
+    return read_header(Path(store)).settings.seed
+
+
+def stopped_seed(store, **options):
+    with pytest.raises(KeyboardInterrupt):
+        run(ars.Inputs("data.npz", limit=1), store=store, progress=Stopped(), **options)
+    assert not records(store)
+    return seed_of(store)
+
+
+@pytest.mark.usefixtures("other_seeds")
+def test_a_run_that_is_stopped_before_its_first_certificate_keeps_its_seed():
+    """A seed for each start would choose among noises: whether an adaptive run ends in time depends on its noise."""
+    first = stopped_seed("run.sqlite", batch=None)
+    assert [stopped_seed("run.sqlite", batch=batch) for batch in (None, 32)] == [first, first]
+    run(ars.Inputs("data.npz", limit=1), store="run.sqlite")
+    assert seed_of("run.sqlite") == first
+
+
+@pytest.mark.usefixtures("other_seeds")
+def test_another_run_that_takes_the_store_of_a_stopped_one_has_a_seed_of_its_own():
+    first = stopped_seed("run.sqlite")
+    assert stopped_seed("run.sqlite", sigma=0.2) != first
+    assert stopped_seed("run.sqlite", plan=ars.Plan(10, 300)) != first
 
 
 def test_a_resumed_run_keeps_the_batch_of_its_store_and_another_is_refused():

@@ -8,7 +8,7 @@ import pytest
 from support.stores import HEADER, forge, open_store, record
 
 from ars.engine.noise_maps import NoiseSource
-from ars.engine.records.store import read_header, read_records, stored_settings
+from ars.engine.records.store import find_begun, read_header, read_records
 from ars.engine.records.summary import summarize
 from ars.errors import RunError, StoreError
 
@@ -133,8 +133,8 @@ def test_a_store_in_which_nothing_was_certified_takes_other_settings(tmp_path):
     open_store(path).close()
     open_store(path, noise=NoiseSource(sigma=0.25)).close()
     assert read_header(path).settings.noise.sigma == 0.25
-    assert stored_settings(path) is None
-    assert stored_settings(tmp_path / "none.sqlite") is None
+    assert find_begun(path) == (read_header(path).settings, False)
+    assert find_begun(tmp_path / "none.sqlite") is None
 
 
 def test_a_store_that_was_killed_before_its_tables_were_made_is_begun_again(tmp_path):
@@ -142,7 +142,7 @@ def test_a_store_that_was_killed_before_its_tables_were_made_is_begun_again(tmp_
     database = sqlite3.connect(path)
     database.execute("PRAGMA journal_mode = WAL")
     database.close()
-    assert stored_settings(path) is None
+    assert find_begun(path) is None
     with open_store(path) as store:
         store.add(record(1))
     assert len(list(read_records(path))) == 1

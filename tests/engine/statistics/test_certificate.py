@@ -12,7 +12,7 @@ from scipy.stats import beta, binom, norm
 from support import simulate
 
 from ars.engine.statistics.bounds import bound_at_fixed_n
-from ars.engine.statistics.certificate import ABSTAIN, certify_votes, format_radius, predict_from_votes
+from ars.engine.statistics.certificate import ABSTAIN, certify_votes, format_radius, name_radius, predict_from_votes
 from ars.engine.statistics.looks import Look
 from ars.engine.statistics.plan import Plan
 from ars.engine.statistics.stopping import Grid
@@ -156,6 +156,23 @@ def test_one_scale_for_all_dimensions_is_a_constant_map():
         of_map = certify([990, 10, 0], 0, scale=np.full((3, 32, 32), scale), dimensions=3072)
         for name in ("radius", "dimensions", "inverse_scale_l1", "inverse_scale_l2"):
             assert getattr(of_number, name) == getattr(of_map, name)
+
+
+@pytest.mark.parametrize("shape", [(1,), (1, 1, 1), (3, 1, 1)])
+def test_an_array_of_other_dimensions_is_no_scale_for_all_of_them(shape):
+    """Its inverse norms would be those of fewer dimensions, and the radii in larger norms far too large."""
+    for family in ("gaussian", "laplace"):
+        with pytest.raises(ArgumentError, match="one scale for all dimensions is a number, not an array"):
+            certify([990, 10, 0], 0, scale=np.full(shape, 0.5), dimensions=3072, family=family)
+        of_one = certify([990, 10, 0], 0, scale=np.full(1, 0.5), dimensions=1, family=family)
+        assert of_one.radius_in(math.inf) == pytest.approx(of_one.radius, rel=1e-14)
+
+
+def test_a_radius_that_was_asked_for_is_named_exactly():
+    """What holds at 0.9094856 may fail at 0.909486."""
+    named = {0.25: "0.25", 1.0: "1", 0.9094856210406663: "0.9094856210406663", 2 / 255: "0.00784313725490196"}
+    assert {radius: name_radius(radius) for radius in named} == named
+    assert all(float(name_radius(k / 255)) == k / 255 for k in range(1, 256))
 
 
 def test_without_dimensions_there_is_no_radius_in_a_larger_norm():
