@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ars.bench.reproduce.presets import Certification, Preset, Wanted
+from ars.bench.reproduce.presets import ATTACKS, Certification, Preset, Wanted
 from ars.engine.records.store import read_records
 from ars.engine.records.stored_run import Run, read_run
 from ars.errors import ArgumentError, ModelError
@@ -111,6 +111,12 @@ class Folder:
             return False
         entry = manifest.entry(trained.name)
         return not trained.exists() or (entry is not None and entry.sha256 == hash_model(trained).sha256)
+
+    def needs_classifier(self, model: Wanted) -> bool:
+        """Whether a step that is left asks the classifier. Manifest and stores are enough for the page."""
+        if model in self.preset.attacked and not all(self.table(attack).exists() for attack in ATTACKS):
+            return True
+        return not all(self.certified(model, one).finished for one in self.preset.certifications)
 
     def run(self, model: Wanted, certification: Certification) -> Run | None:
         """The run in a store; None if it has no certificates yet."""

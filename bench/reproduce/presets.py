@@ -71,6 +71,8 @@ class Preset:
     """Which inputs are certified, and their size, as options of `ars-engine certify` and `ars-bench paper`."""
     certifications: tuple[Certification, ...]
     """The first is that of the table, and the last that of the average radius; both may be one."""
+    exporting: tuple[str, ...] = ()
+    """The other options of `ars-export`."""
     attacked_sigma0: float = 1.0
     attacked_n: int = 10_000
     kinds: tuple[str, ...] = ("isotropic", "input")
@@ -114,6 +116,7 @@ PRESETS = {
             Certification("adaptive", 100_000, adaptive=True),
             Certification("fixed", 10_000, adaptive=False),
         ),
+        exporting=("--min-agreement", "0.97"),  # fewer layers in float: draws are up to a fifth faster
     ),
     ("cifar10", "paper"): Preset(
         about="the paper's networks, draws and inputs, for GPUs",

@@ -143,6 +143,15 @@ def test_the_cpu_preset_goes_from_training_to_the_page_and_does_nothing_twice(ar
     assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir() if path.name in before} == before
     assert "ars-train" not in again.stderr
     assert (tmp_path / "again.md").read_text() == text.replace("paper.svg", "again.svg")
+    for path in [*folder.glob("*.pt"), *folder.glob("*.onnx")]:
+        path.unlink()
+    page = text.replace("paper.svg", "last.svg")
+    assert reproduce("cifar10", "--data", arrays, "-o", "last.md").exit_code == 0
+    assert (tmp_path / "last.md").read_text() == page, "manifests, metrics, stores and tables are enough"
+    folder.joinpath("attacks/smoothed.md").unlink()
+    refused(
+        reproduce("cifar10", "--data", arrays, "-o", "last.md"), "isotropic-0.25.pt: there is no such file", status=1
+    )
 
 
 # Both have the same steps; that of ImageNet reads its images from a folder, too.
