@@ -20,6 +20,7 @@ PAGES = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
+    "examples/cifar10/README.md": "models-of-cifar10.md",
     "examples/own-model.ipynb": "notebook-own-model.md",
     "examples/explore-a-run.ipynb": "notebook-explore-a-run.md",
 }
