@@ -9,7 +9,7 @@ from ars.bench.paper import published
 from ars.bench.paper.tables import markdown_table
 from ars.bench.reproduce.files import Folder
 from ars.bench.reproduce.presets import ATTACKS, Wanted
-from ars.bench.reproduce.verdicts import Certified, best_over_sigma, verdicts
+from ars.bench.reproduce.verdicts import Certified, best_over_sigma, reasons, verdicts
 from ars.bench.stopping.replay import Votes
 from ars.engine.decisions.overview import Accuracy, describe_level, overview
 from ars.engine.decisions.show import percent, show_interval
@@ -69,6 +69,8 @@ def make_page(folder: Folder, command: str, picture: str | None) -> str:
     parts.append(
         "## What agrees with the paper\n\n" + "\n".join(f"- {line}" for line in verdicts(certified, best, theirs))
     )
+    if why := "; ".join(reasons(preset, theirs, incomplete=bool(missing))):
+        parts.append(f"\nDifferences are to be expected: {why}.")
     parts.append(f"\n## Table 3: after an attack\n\n{_attacks(folder)}\n")
     return "\n".join(parts)
 

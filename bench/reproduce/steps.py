@@ -44,8 +44,10 @@ def make_steps(folder: Folder, data: Path, test: Path, chosen: Sequence[Wanted],
     for model in chosen:
         yield _train(folder, model, data, rates)
         once = Progress(int(folder.exported(model) or not folder.needs_classifier(model)), 1)
-        export = ("ars-export", str(folder.trained(model)), "--precision", preset.precision)
-        export = (*export, *preset.exporting, "--tensorrt", "off")
+        export = (
+            *("ars-export", str(folder.trained(model)), "--precision", preset.precision),
+            *(*preset.exporting, "--tensorrt", "off"),
+        )
         yield Step("export", (model,), export, once, "", 0.0 if once.finished else 60.0)
         for certification in preset.certifications:
             progress = folder.certified(model, certification)

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from ars.bench.paper import published
-from ars.bench.reproduce.presets import Wanted
+from ars.bench.reproduce.presets import Preset, Wanted
 from ars.engine.decisions.overview import Accuracy, Overview
 from ars.engine.records.stored_run import Run
 
-__all__ = ["Certified", "best_over_sigma", "verdicts"]
+__all__ = ["Certified", "best_over_sigma", "reasons", "verdicts"]
 
 # The published row that each kind of noise reproduces.
 COUNTERPARTS = {"isotropic": "Cohen", "input": "Hong"}
@@ -57,6 +57,20 @@ def verdicts(
         crossing = next((at.radius for at, other in zip(first, second, strict=True) if other.share > at.share), None)
         if crossing is not None:
             yield f"With isotropic noise, sigma0 = {high:g} certifies more than {low:g} from radius {crossing:g} on."
+
+
+def reasons(preset: Preset, theirs: published.AccuracyTable, *, incomplete: bool) -> Iterator[str]:
+    """Why our figures may differ from the published ones."""
+    network = next(row.network for row in theirs.rows if row.method == COUNTERPARTS["isotropic"])
+    if preset.network != network:
+        yield f"our network is a {preset.network}, trained for {preset.epochs} epochs, and theirs is a {network}"
+    if preset.plan["consistency"]:
+        yield (
+            "our training has consistency regularisation (Jeong and Shin, 2020), which those of Cohen and the paper do "
+            "not have, and which gives up accuracy at small radii for large ones"
+        )
+    if incomplete:
+        yield "our best over sigma0 is of fewer models"
 
 
 def _shares(certified: Sequence[Certified], sigma0: float) -> Sequence[Accuracy]:

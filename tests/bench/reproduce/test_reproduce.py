@@ -134,6 +134,9 @@ def test_the_cpu_preset_goes_from_training_to_the_page_and_does_nothing_twice(ar
     assert 0 <= mean - float(averages["input-0.25"][4].split()[0]) < 0.001
     assert float(averages["input-0.25"][5]) > 0
     assert all(f"### {title}" in text for title in presets.ATTACKS.values())
+    assert "Differences are to be expected: our network is a ResNet-20, trained for 2 epochs" in text
+    assert "consistency regularisation" in text
+    assert "of fewer models" not in text
     assert text.count("The paper's Table 3: ") == 1
     assert "## Section 7.2" in text
     assert (tmp_path / "paper.svg").stat().st_size > 1000
