@@ -32,7 +32,7 @@ from ars.train.cli import main as train
 COMMANDS = {"ars-train": train, "ars-export": export, "ars-engine": engine, "ars-bench": bench}
 
 PARSED = {
-    r".* (-o|--out) (fm|ci)-|.* (fm-1.0|pareto|volume|input|cifar-input)(\.int8)?\.(pt|onnx)|ars-bench bounds fm-": (
+    r".* (-o|--out) (fm|ci)-|.* (fm-1.0|pareto|volume|input|cifar-input)(\.int8)?\.(pt|onnx)|ars-bench bounds (fm-|cifar10-cpu)": (
         "the commands behind a table of measurements, with hours of training"
     ),
     r"ars-train .* -o (isotropic|dataset|floor|input|volume|pareto|clean|paper|cifar-\w+)\.pt": "likewise",
