@@ -32,10 +32,11 @@ from ars.train.cli import main as train
 COMMANDS = {"ars-train": train, "ars-export": export, "ars-engine": engine, "ars-bench": bench}
 
 PARSED = {
-    r".* (-o|--out) (fm|ci)-|.* (fm-1.0|pareto|volume|input|cifar-input)(\.int8)?\.(pt|onnx)|ars-bench bounds (fm-|cifar10-cpu)": (
+    r".* (-o|--out) (fm|ci)-|.* (fm-1.0|pareto|volume|input|cifar-input)(\.int8)?\.(pt|onnx)": (
         "the commands behind a table of measurements, with hours of training"
     ),
     r"ars-train .* -o (isotropic|dataset|floor|input|volume|pareto|clean|paper|cifar-\w+)\.pt": "likewise",
+    r"ars-bench bounds (fm-|cifar10-cpu)": "likewise",
     r".* deep\.(pt|onnx|sqlite)": "likewise",
     r"ars-bench run .*(cifar|r20|isotropic-0.5)": "likewise; tests/bench/run runs such benchmarks",
     r"ars-bench (paper|field|reproduce)": "hours; tests/bench/paper, test_field.py and reproduce run them in small",
