@@ -34,6 +34,8 @@ class Example(NamedTuple):
     input_id: int
     x: NDArray[Any]
     label: int | None
+    numbered: bool = False
+    """Whether the number was given with the input."""
 
 
 def read_examples(examples: Examples, axes: int | None) -> Iterator[Example]:
@@ -92,7 +94,7 @@ def _read_one(position: int, example: Any) -> Example:
     if _is_pair(example) and len(example) == 2:
         first, second = example
         if isinstance(first, int | np.integer) and not isinstance(first, bool):
-            return Example(int(first), as_array(second), None)
+            return Example(int(first), as_array(second), None, numbered=True)
         return Example(position, as_array(first), _read_label(position, second))
     if isinstance(example, tuple | dict | str):
         found = f"it is a {type(example).__name__}"

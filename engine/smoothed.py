@@ -22,7 +22,7 @@ from ars.data.pixels import to_pixels
 from ars.engine import algorithms, split
 from ars.engine.algorithms import Prediction, Procedure
 from ars.engine.devices import Device
-from ars.engine.examples import Examples, FromData, read_examples
+from ars.engine.examples import Example, Examples, FromData, read_examples
 from ars.engine.in_process import InProcess, batch_given
 from ars.engine.lanes import Lanes
 from ars.engine.lattice import Lattice
@@ -252,7 +252,8 @@ class SmoothedClassifier:
         inputs, pairs (x, label) or pairs (number, x); or a Dataset or a DataLoader of torch. Those without a number are
         numbered from 0 on (`Finished.input_id`).
 
-        The plan is given as for `certify`, and `batch` as for `prepare`. `seed` is by default the classifier's.
+        The plan is given as for `certify`, and `batch` as for `prepare`. `seed` is by default the classifier's; if that
+        is random and the inputs have no numbers, every call has another, so that no call repeats the noise of another.
         `labels` has classes of inputs by their numbers: an input whose selection draws choose another class than its
         label ends there, and abstains. `on_draws` is told after each batch how many draws were counted.
         """
@@ -282,7 +283,7 @@ class SmoothedClassifier:
         seed: int | None = None,
     ) -> Iterator[Finished[Prediction]]:
         """The smoothed classifier's answers at many inputs, given as for `certify_many`, each as soon as it is known.
-        `seed` is by default the classifier's."""
+        `seed` is as for `certify_many`."""
 
         def procedure(input_id: int, scale: NDArray[np.float32], eta: float) -> Procedure[Prediction]:
             return algorithms.predict(n=n, alpha=alpha, eta=eta)
@@ -385,33 +386,37 @@ class SmoothedClassifier:
         axes = None if self._opened is None else len(self.runner.shape)
         labels: dict[int, int | None] = {}
 
-        def read() -> Iterator[tuple[int, NDArray[np.float32]]]:
-            for input_id, x, label in read_examples(examples, axes):
-                labels[input_id] = label
-                pixels = to_pixels(x, name_input(input_id))
+        def read() -> Iterator[Example]:
+            for example in read_examples(examples, axes):
+                labels[example.input_id] = example.label
+                pixels = to_pixels(example.x, name_input(example.input_id))
                 if not isinstance(examples, FromData):
-                    self._say_unit(name_input(input_id), pixels)
-                yield input_id, pixels
+                    self._say_unit(name_input(example.input_id), pixels)
+                yield example._replace(x=pixels)
 
         inputs = read()
         first = next(inputs, None)
         if first is None:
             return
-        shape = first[1].shape
+        shape = first.x.shape
         if axes is not None and len(shape) == axes + 1:
             raise batch_given(shape)
         if self.model_changed:
             problem = "the module has changed since it was opened, so the certificates would be about another model"
             raise InputError(f"{problem}; load it again")
-        self.open(first[1])
+        self.open(first.x)
         prepared = self.prepare(shape, batch)
+        if seed is None:
+            # Inputs without numbers are numbered from 0 on in each call. With one seed for all calls, an input that was
+            # chosen after the answers of another call would meet the noise that it was chosen by.
+            seed = self.seed if self.seed_given or first.numbered else secrets.randbits(64)
 
         def jobs() -> Iterator[Job[Result]]:
-            for input_id, x in itertools.chain([first], inputs):
+            for input_id, x, label, _ in itertools.chain([first], inputs):
                 if x.shape != shape:
                     found = f"its shape is {x.shape}, and the first one's is {shape}"
                     raise DataError(name_input(input_id), found, "give inputs of one shape")
-                if (label := labels.get(input_id)) is not None and label >= self.runner.classes:
+                if label is not None and label >= self.runner.classes:
                     found = f"its label is {label}, and the model has {self.runner.classes} classes"
                     raise DataError(name_input(input_id), found, "use the data that the model was made for")
                 mean, scale = self.noise.at(input_id, x)
@@ -424,7 +429,7 @@ class SmoothedClassifier:
         with ExitStack() as owned:
             parts = []
             for device, on_device in zip(self.devices, prepared.lanes, strict=True):
-                sampler = self._make_sampler(device, shape, prepared.batch, self.seed if seed is None else seed)
+                sampler = self._make_sampler(device, shape, prepared.batch, seed)
                 parts.append((on_device, sampler))
                 owned.callback(parts[-1][1].close)
             for finished in split.run(parts, jobs(), on_draws):

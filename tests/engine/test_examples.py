@@ -1,5 +1,6 @@
 """The inputs that certify_many and predict_many take."""
 
+import itertools
 import math
 from pathlib import Path
 
@@ -20,7 +21,7 @@ Y = torch.tensor([0, 1, 2, 0, 1])
 @pytest.fixture(scope="module")
 def classifier():
     weights = np.random.default_rng(0).normal(size=(16, 3)).astype(np.float32)
-    with ars.load(lambda rows: rows.reshape(len(rows), -1) @ weights, sigma=0.25, batch=16, shape=SHAPE) as loaded:
+    with ars.load(lambda rows: rows.reshape(len(rows), -1) @ weights, sigma=0.25, batch=16, shape=SHAPE, seed=0) as loaded:
         yield loaded
 
 
@@ -142,3 +143,22 @@ def test_inputs_outside_of_pixel_units_are_said_once_wherever_they_come(model, t
         with pytest.warns(UserWarning, match="input 3 has values from .* to .*: sigma and every radius are in these"):
             list(loaded.certify_many([*X[:3], 255 * X[3], 255 * X[4]], n=100))
         loaded.certify(255 * X[0], n=100)  # a second warning would be an error in the tests
+
+
+def counts(classifier, examples, **options):
+    return [finished.result.counts for finished in classifier.certify_many(examples, n=200, **options)]
+
+
+def test_calls_without_seed_and_numbers_have_noise_of_their_own(monkeypatch):
+    """Somebody may choose an input after the answers of an earlier call. The noise must not be that of this call."""
+    seeds = itertools.count(1)
+    monkeypatch.setattr("ars.engine.smoothed.secrets.randbits", lambda bits: next(seeds))
+    x, doubtful = X[:1], lambda rows: np.stack([rows[:, 0, 0, 0], rows[:, 0, 0, 1]], 1)
+    with ars.load(doubtful, sigma=5.0, batch=16, shape=SHAPE) as classifier:
+        assert len({tuple(counts(classifier, x)[0]) for _ in range(5)}) == 5
+        first, second = (next(iter(classifier.predict_many(x, n=200))).result.counts for _ in range(2))
+        assert first != second
+        assert counts(classifier, x, seed=3) == counts(classifier, x, seed=3)
+        assert counts(classifier, [(7, x[0])]) == [classifier.certify(x[0], input_id=7, n=200).counts]
+    with ars.load(doubtful, sigma=5.0, batch=16, shape=SHAPE, seed=9) as classifier:
+        assert counts(classifier, x) == counts(classifier, x), "this seed was asked for"
