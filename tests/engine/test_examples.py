@@ -21,7 +21,9 @@ Y = torch.tensor([0, 1, 2, 0, 1])
 @pytest.fixture(scope="module")
 def classifier():
     weights = np.random.default_rng(0).normal(size=(16, 3)).astype(np.float32)
-    with ars.load(lambda rows: rows.reshape(len(rows), -1) @ weights, sigma=0.25, batch=16, shape=SHAPE, seed=0) as loaded:
+    with ars.load(
+        lambda rows: rows.reshape(len(rows), -1) @ weights, sigma=0.25, batch=16, shape=SHAPE, seed=0
+    ) as loaded:
         yield loaded
 
 
