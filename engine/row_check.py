@@ -101,7 +101,8 @@ class RowCheck:
     """The check of all runs on the lanes of a device. Its methods may be called from several threads at once.
 
     `batch` is the number of rows in a full batch, and `row_cost` the number of its rows that cost as much as a row that
-    is run alone. It is a constant of the backend, and not measured: the model's author must not have a say in it.
+    is run alone. It is not measured, because the model's author must not have a say in it. On GPUs, where it is
+    `batch`, the author has one: docs/soundness.md, section 7, says what that lets pass.
     """
 
     def __init__(self, batch: int, row_cost: int, *, fixed: bool = False) -> None:
