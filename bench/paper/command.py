@@ -29,6 +29,11 @@ PATH = click.Path(path_type=Path)
     "--n", type=click.IntRange(1), default=10_000, show_default=True, help="Draws that bound a class's share."
 )
 @click.option("--backend", default="auto", show_default=True, help="What runs the classifiers.")
+@click.option(
+    "--only-correct",
+    is_flag=True,
+    help="End an input after selection if its class is wrong. The tables are the same, from fewer draws.",
+)
 @click.option("--batch", type=click.IntRange(1), help="Draws in a batch. Default: the fastest, measured.")
 @click.option(
     "--attack",
@@ -52,6 +57,7 @@ def paper(
     crop: int | None,
     n: int,
     backend: str,
+    only_correct: bool,
     batch: int | None,
     attack: str,
     rounds: int,
@@ -70,6 +76,6 @@ def paper(
 
     refuse_inputs(output, [*models, *([data] if data else [])])
     inputs = None if data is None else Inputs(data, resize, crop, limit=limit, skip=skip, only=only)
-    how = Certification(Plan(n=n, two_sided=False), backend, batch)
+    how = Certification(Plan(n=n, two_sided=False), backend, batch, only_correct)
     with open_output(output) as file:
         write_tables(models, inputs, how, attack, rounds, folder, file)

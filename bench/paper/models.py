@@ -41,6 +41,8 @@ class Certification:
     plan: Plan
     backend: str = "auto"
     batch: int | None = None
+    only_correct: bool = False
+    """End an input after selection if its class is wrong."""
 
 
 def open_model(path: Path) -> Model:
@@ -81,5 +83,5 @@ def certify_into(store: Path, model: Model, inputs: Inputs, how: Certification) 
         TerminalProgress(classifier, quiet=False) as progress,
     ):
         progress.describe_model()
-        certify_run(classifier, inputs, how.plan, store=store, progress=progress)
+        certify_run(classifier, inputs, how.plan, store=store, only_correct=how.only_correct, progress=progress)
     return read_run(store)

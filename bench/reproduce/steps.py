@@ -82,7 +82,7 @@ def _attack(folder: Folder, attack: str, test: Path, rates: Rates) -> Step:
     preset = folder.preset
     command = (
         *("ars-bench", "paper", *(str(folder.classifier(model)) for model in preset.attacked), "--data", str(test)),
-        *(*preset.inputs_options, "--limit", str(preset.inputs), "--n", str(preset.attacked_n)),
+        *(*preset.inputs_options, "--limit", str(preset.inputs), "--n", str(preset.attacked_n), "--only-correct"),
         *("--attack", attack, "--folder", str(folder.attacks), "-o", str(folder.table(attack))),
     )
     once = Progress(int(folder.table(attack).exists()), 1)

@@ -142,6 +142,21 @@ def test_the_same_command_again_goes_on_with_the_same_stores(folder, monkeypatch
     refused(paper(folder / "plain.onnx", *given, "--n", "300"), "plain.sqlite", "choose another store")
 
 
+def test_only_correct_ends_the_inputs_of_a_wrong_class_before_and_after_the_attack(folder, monkeypatch):
+    monkeypatch.setattr(paper_write, "RUNTIME_N", 500)
+    stores = folder / "correct"
+    given = ["--data", folder / "data.npz", "--n", "200", "--batch", "64", "--rounds", "3", "--folder", stores]
+    result = paper(folder / "plain.onnx", *given, "--only-correct")
+    assert result.exit_code == 0, result.output
+    before, after, _ = (row for row in rows(result.stdout, "## After an attack") if row["model"] == "plain")
+    for name, shown in (("plain", before), ("plain.generator", after)):
+        (run,) = read_runs([stores / f"{name}.sqlite"])
+        right = [record.certificate.selected == record.label for record in run.records]
+        assert [record.certificate.n > 0 for record in run.records] == right
+        assert len(right) == 60 and float(shown["0.00"]) <= round(100 * np.mean(right), 1)
+    assert not all(right), "the attack changes some classes"
+
+
 def test_run_stores_are_taken_as_they_are_and_the_best_over_sigma_is_a_row(runs):
     result = paper(*runs)
     assert result.exit_code == 0, result.output
