@@ -17,7 +17,8 @@ from ars.engine.records.store import read_header, read_records
 from ars.engine.records.summary import radii_of_run
 from ars.engine.statistics.bounds import MAX_N
 from ars.engine.statistics.certificate import format_radius, name_radius
-from ars.engine.statistics.stopping import HOPE, Grid
+from ars.engine.statistics.losses import LEAST_LOSS, MAX_LOSS, MOST_LOSS
+from ars.engine.statistics.stopping import Grid
 from ars.errors import StoreError
 
 __all__ = ["Proved", "bounds", "measure_bounds"]
@@ -46,7 +47,14 @@ class Proved:
 )
 @click.argument("stores", nargs=-1, required=True, type=FILE)
 @click.option("--n", type=click.IntRange(1, MAX_N), help="The number of votes of each input. Default: all that it has.")
-def bounds(stores: tuple[Path, ...], n: int | None) -> None:
+@click.option(
+    "--max-loss",
+    type=click.FloatRange(LEAST_LOSS, MOST_LOSS),
+    default=MAX_LOSS,
+    show_default=True,
+    help="The points of certified accuracy that adaptive stopping may lose.",
+)
+def bounds(stores: tuple[Path, ...], n: int | None, max_loss: float) -> None:
     """Compare binary with two-sided bounds on the votes of runs at fixed n.
 
     Certified accuracy is that of fixed n. The draws, and what they lose, are those of adaptive stopping, which looks at
@@ -66,19 +74,21 @@ def bounds(stores: tuple[Path, ...], n: int | None) -> None:
         draws = n or settings.plan.n
         question = Grid(radii_of_run(settings.plan, records))
         votes = list(reorder_votes(voted, draws))
-        found = [measure_bounds(votes, draws, question, len(records), two_sided=two) for two in (False, True)]
+        found = [measure_bounds(votes, draws, question, len(records), max_loss, two_sided=two) for two in (False, True)]
         origin = describe_origin(store, len(voted), settings.plan.n, draws)
         _show(f"n = {draws:,}, {len(records)} inputs: {origin}", question, *found)
 
 
-def measure_bounds(votes: Sequence[Votes], n: int, question: Grid, inputs: int, *, two_sided: bool) -> Proved:
+def measure_bounds(
+    votes: Sequence[Votes], n: int, question: Grid, inputs: int, max_loss: float = MAX_LOSS, *, two_sided: bool
+) -> Proved:
     """What these bounds prove of the votes, which are in ORDERS orders, out of so many inputs."""
     votes = [
         dataclasses.replace(one, certificate=dataclasses.replace(one.certificate, two_sided=two_sided)) for one in votes
     ]
     radii = np.array([one.radius_at_n(one.looks[-1]) for one in votes if one.right])
     total = inputs * ORDERS
-    outcome = replay_rule(votes, n, question, total, OURS, HOPE)
+    outcome = replay_rule(votes, n, question, total, OURS, max_loss)
     return Proved(
         tuple(float(np.sum(radii >= radius)) / total for radius in question.radii),
         float(np.maximum(radii, 0).sum()) / total,

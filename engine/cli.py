@@ -127,7 +127,8 @@ def certify(
     quiet: bool,
 ) -> None:
     """Certify inputs into a run store. The same command again resumes a run that was stopped."""
-    plan = Plan(n0, n, alpha, bounds == "two-sided", stop.question())
+    fixed = Plan(n0, n, alpha, bounds == "two-sided")
+    stop.apply(fixed, Grid)  # says what is wrong with the options before the model is opened
     if out == Path("-"):
         raise StoreError(out, "a run store is a file", "give --out a name, and print it with `ars-engine results`")
     with ExitStack() as owned:
@@ -141,8 +142,7 @@ def certify(
         classifier = owned.enter_context(model.load())
         progress = owned.enter_context(TerminalProgress(classifier, quiet=quiet, on_cluster=cluster is not None))
         progress.describe_model()
-        if stop.stopping == "adaptive" and plan.question is None:
-            plan = dataclasses.replace(plan, question=classifier.usual_question())
+        plan = stop.apply(fixed, classifier.usual_question)
         target = _make_target(target_width, target_radii, plan, classifier)
         try:
             result = certify_run(

@@ -1,5 +1,6 @@
 """Options that several commands share: which model, which inputs, and when to stop."""
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -12,6 +13,8 @@ from ars.engine.backends import list_backends
 from ars.engine.cluster import Cluster
 from ars.engine.records.inputs import Inputs
 from ars.engine.smoothed import SmoothedClassifier, load
+from ars.engine.statistics.losses import MAX_LOSS
+from ars.engine.statistics.plan import Plan
 from ars.engine.statistics.stopping import Grid, Question, Tolerance
 from ars.errors import ArgumentError
 from ars.noise import FAMILIES
@@ -75,18 +78,24 @@ class StoppingOptions:
     radii: str | None
     radius: float | None
     tolerance: float | None
+    max_loss: float | None
 
-    def question(self) -> Question | None:
-        """What adaptive stopping has to settle; None for a fixed number of draws, or if nothing was asked for."""
+    def apply(self, plan: Plan, usual: Callable[[], Question]) -> Plan:
+        """The plan with its question, or with the usual one if none was asked for."""
         given = {name: value for name, value in vars(self).items() if name != "stopping" and value is not None}
-        if self.stopping == "fixed" and given:
-            name, value = given.popitem()
-            raise ArgumentError(name, value, "it is a question for --stopping adaptive")
+        if self.stopping == "fixed":
+            if given:
+                name, value = given.popitem()
+                raise ArgumentError(name, value, "it is for --stopping adaptive")
+            return plan
+        given.pop("max_loss", None)
         if len(given) > 1:
             name, value = given.popitem()
             raise ArgumentError(name, value, "give one of --radii, --radius and --tolerance")
-        if self.stopping == "fixed":
-            return None
+        max_loss = MAX_LOSS if self.max_loss is None else self.max_loss
+        return dataclasses.replace(plan, question=self._question() or usual(), max_loss=max_loss)
+
+    def _question(self) -> Question | None:
         if self.tolerance is not None:
             return Tolerance(self.tolerance)
         if self.radius is not None:
@@ -214,4 +223,9 @@ stopping_options = _gather(
     ),
     click.option("--radius", type=float, help="Adaptive: is this radius certified?"),
     click.option("--tolerance", type=float, help="Adaptive: the radius to within this share of what n draws give."),
+    click.option(
+        "--max-loss",
+        type=float,
+        help=f"Adaptive: lose about this much certified accuracy, in points, for fewer draws. Default: {MAX_LOSS:g}.",
+    ),
 )

@@ -126,6 +126,7 @@ class PlanChanges(TypedDict, total=False):
     alpha: float
     two_sided: bool
     question: Question | None
+    max_loss: float
 
 
 @dataclass(frozen=True)
@@ -228,9 +229,9 @@ class SmoothedClassifier:
     ) -> Certificate:
         """The certificate of one input: floats in pixel units, or integers in 0..255.
 
-        The plan is given as such, or by its fields: `n0`, `n`, `alpha`, `two_sided` and `question`. With a question,
-        like ars.Grid((0, 0.25, 0.5)), drawing ends as soon as it is settled. `input_id` and the seed decide the noise;
-        by default every call has noise of its own.
+        The plan is given as such, or by its fields: `n0`, `n`, `alpha`, `two_sided`, `question` and `max_loss`. With a
+        question, like ars.Grid((0, 0.25, 0.5)), drawing ends as soon as it is settled. `input_id` and the seed decide
+        the noise; by default every call has noise of its own.
         """
         (finished,) = self.certify_many([(self._own_id(input_id), x)], plan, **changes)
         return finished.result

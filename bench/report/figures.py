@@ -21,7 +21,7 @@ try:
 except ImportError as error:
     raise MissingPackage("matplotlib", "report") from error
 
-__all__ = ["FORMATS", "plot_accuracy", "write_figures"]
+__all__ = ["FORMATS", "plot_accuracy", "plot_inputs", "write_figures"]
 
 FORMATS = ("svg", "png", "pdf")
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#b0568a", "#2f97cf", "#b07a00", "#4d4d4d")
@@ -69,6 +69,12 @@ def plot_accuracy(runs: Sequence[Run], path: Path) -> None:
         if name not in figures:
             raise ArgumentError("plot", path, "without labels there is no accuracy to draw")
         figures[name].savefig(path, dpi=200)
+
+
+def plot_inputs(runs: Sequence[Run], strips: Sequence[Strips], path: Path) -> None:
+    """Draw the paper's Figure 2, with a row for each strip, into a file of one of the FORMATS."""
+    with mpl.rc_context(STYLE):
+        _inputs(runs, strips)["inputs"].savefig(path, dpi=110)
 
 
 def _color(number: int) -> str:

@@ -73,7 +73,7 @@ def reproduce(
         if only_plan:
             return
         make_folder(place.attacks, "--folder")
-        write_page(place, command, page)  # a path that cannot be written fails now, and not after a day
+        write_page(place, test, command, page)  # a path that cannot be written fails now, and not after a day
         for number in range(len(steps)):
             step = list(make_steps(place, data, test, chosen, rates))[number]  # as it is after the steps before it
             if step.progress.finished:
@@ -83,12 +83,12 @@ def reproduce(
             after = list(make_steps(place, data, test, chosen, rates))[number]
             if not after.progress.finished:
                 raise RunError(f"`{step}` ended early ({after.state}); run the same command again")
-    write_page(place, command, page)
+    write_page(place, test, command, page)
     click.echo(page)
 
 
 def _choose(models: str | None, preset: Preset) -> list[Wanted]:
-    known = {model.name: model for model in preset.models}
+    known = {model.name: model for model in [*preset.models, *preset.extension]}
     names = list(known) if models is None else models.split(",")
     for name in names:
         if name not in known:

@@ -55,15 +55,16 @@ class Folder:
 
     def check(self) -> None:
         """Reject models that are not what their names say."""
-        for model in self.preset.models:
+        for model in [*self.preset.models, *self.preset.extension]:
             manifest, trained = self.manifest(model), self.trained(model)
             if manifest is not None:
-                _check(self.path / f"{model.name}.json", (manifest.noise.kind, manifest.noise.sigma0), model)
+                noise = manifest.noise
+                _check(self.path / f"{model.name}.json", (noise.kind, noise.sigma0, noise.family), model)
             if trained.exists():
                 from ars.train.model_file import read_model_file
 
                 settings = read_model_file(trained)[0]
-                _check(trained, (settings.kind, settings.bounds.sigma0), model)
+                _check(trained, (settings.kind, settings.bounds.sigma0, settings.family), model)
                 if settings.arch != self.preset.arch:
                     problem = f"it is a {settings.arch}, but this preset has {self.preset.arch}"
                     raise ModelError(trained, problem, "choose another --folder")
@@ -141,9 +142,9 @@ def _read_training(path: Path, changed: int) -> dict[str, Any]:
     return training
 
 
-def _check(path: Path, found: tuple[str, float], model: Wanted) -> None:
+def _check(path: Path, found: tuple[str, float, str], model: Wanted) -> None:
     if found != tuple(model):
-        problem = f"it has {found[0]} noise with sigma0 = {found[1]:g}, which its name does not say"
+        problem = f"it has {found[0]} noise with sigma0 = {found[1]:g} ({found[2]}), which its name does not say"
         raise ModelError(path, problem, "rename it, or choose another --folder")
 
 

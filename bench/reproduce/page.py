@@ -2,11 +2,12 @@
 
 import dataclasses
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ars.bench.paper import published
 from ars.bench.paper.tables import markdown_table
+from ars.bench.report.strips import make_strips
 from ars.bench.reproduce.files import Folder
 from ars.bench.reproduce.presets import ATTACKS, Wanted
 from ars.bench.reproduce.verdicts import Certified, best_over_sigma, reasons, verdicts
@@ -14,34 +15,66 @@ from ars.bench.stopping.replay import Votes
 from ars.engine.decisions.overview import Accuracy, describe_level, overview
 from ars.engine.decisions.show import percent, show_interval
 from ars.engine.records.record import Record
+from ars.engine.records.reopen import reopen_data
 from ars.engine.records.stored_run import Run
 from ars.engine.statistics.accuracy import average_interval
 from ars.engine.statistics.certificate import format_radius, format_upper
 from ars.engine.statistics.looks import take_look
+from ars.noise import NoiseKind
 from ars.output import is_stdout, open_output
 
 __all__ = ["make_page", "write_page"]
 
 
-def write_page(folder: Folder, command: str, output: Path) -> None:
-    """Write the page, and beside it the figure with the curves of all certified models, if there are some."""
+def write_page(folder: Folder, test: Path, command: str, output: Path) -> None:
+    """Write the page, and beside it its figures, as far as there are runs for them: the curves of all models of the
+    tables, and the paper's Figure 2."""
     first = folder.preset.certifications[0]
     runs = [run for model in folder.preset.models if (run := folder.run(model, first)) is not None]
-    picture = output.with_suffix(".svg") if runs and not is_stdout(output) else None
     with open_output(output) as file:
-        if picture is not None:
+        pictures = dict[str, str]()
+        if runs and not is_stdout(output):
             from ars.bench.report.figures import plot_accuracy
 
-            plot_accuracy(runs, picture)
-        file.write(make_page(folder, command, None if picture is None else picture.name))
+            curves, inputs = output.with_suffix(".svg"), output.with_name(f"{output.stem}-inputs.png")
+            plot_accuracy(runs, curves)
+            pictures["curves"] = curves.name
+            draw_inputs(folder, test, inputs)
+            if inputs.exists():
+                pictures["inputs"] = inputs.name
+        file.write(make_page(folder, command, pictures))
 
 
-def make_page(folder: Folder, command: str, picture: str | None) -> str:
-    """The page as Markdown. `command` makes it, and `picture` is the path of the figure relative to it, if there is
-    one."""
+def draw_inputs(folder: Folder, test: Path, picture: Path) -> None:
+    """Draw the paper's Figure 2 for the input-wise model of the largest sigma0. Without its noise generator or the test
+    data, an older picture stays."""
+    from ars.bench.report.figures import plot_inputs
+
+    first = folder.preset.certifications[0]
+    for model in sorted(folder.preset.models, key=lambda model: -model.sigma0):
+        run, noise = folder.run(model, first), folder.path / f"{model.name}.noise.onnx"
+        if model.kind == NoiseKind.INPUT and run is not None and noise.exists():
+            strips = make_strips(run, _choose_inputs(run), reopen_data(run.header, run.path, str(test)), [noise])
+            if strips.strips:
+                plot_inputs([run], [strips], picture)
+                return
+
+
+def _choose_inputs(run: Run) -> list[int]:
+    """The first certified input of each of the first five classes."""
+    certified = (record for record in run.records if record.correct and not record.certificate.abstained)
+    by_class: dict[int, int] = {}
+    for record in certified:
+        by_class.setdefault(record.certificate.selected, record.idx)
+    return [by_class[label] for label in sorted(by_class)[:5]]
+
+
+def make_page(folder: Folder, command: str, pictures: Mapping[str, str]) -> str:
+    """The page as Markdown. `command` makes it, and `pictures` has the paths of the figures that there are, relative to
+    the page."""
     preset = folder.preset
     theirs = next(table for table in published.accuracy_tables() if table.data == preset.data)
-    certified = list(_certified(folder, theirs.radii))
+    certified = list(_certified(folder, folder.preset.models, theirs.radii))
     best = {kind: best_over_sigma([one for one in certified if one.model.kind == kind]) for kind in preset.kinds}
     parts = [
         f"# The paper's experiments on {preset.data}\n",
@@ -63,8 +96,8 @@ def make_page(folder: Folder, command: str, picture: str | None) -> str:
     parts.append(
         f"## {theirs.table}: certified accuracy\n\n{_accuracies(preset.network, certified, others, best, theirs)}\n"
     )
-    if picture is not None:
-        parts.append(f"![Certified accuracy by radius]({picture})\n")
+    if "curves" in pictures:
+        parts.append(f"![Certified accuracy by radius]({pictures['curves']})\n")
     parts.append(f"## Average certified radius\n\n{_averages(certified, others)}\n")
     parts.append(
         "## What agrees with the paper\n\n" + "\n".join(f"- {line}" for line in verdicts(certified, best, theirs))
@@ -72,12 +105,19 @@ def make_page(folder: Folder, command: str, picture: str | None) -> str:
     if why := "; ".join(reasons(preset, theirs, incomplete=bool(missing))):
         parts.append(f"\nDifferences are to be expected: {why}.")
     parts.append(f"\n## Table 3: after an attack\n\n{_attacks(folder)}\n")
+    if "inputs" in pictures:
+        parts.append(
+            "## Figure 2: the noise of five images\n\nThe images, the maps that the generator makes of them, draws "
+            "with these maps, and draws with the same noise at the smallest scale of the map everywhere.\n\n"
+            f"![Five images, their noise maps, and noisy copies]({pictures['inputs']})\n"
+        )
+    parts.append(f"## Laplace noise\n\n{_laplace(folder, theirs.radii)}\n")
     return "\n".join(parts)
 
 
-def _certified(folder: Folder, radii: Sequence[float]) -> Iterator[Certified]:
+def _certified(folder: Folder, models: Sequence[Wanted], radii: Sequence[float]) -> Iterator[Certified]:
     first, last = folder.preset.certifications[0], folder.preset.certifications[-1]
-    for model in folder.preset.models:
+    for model in models:
         run = folder.run(model, first)
         if run is not None:
             yield Certified(model, overview(run, radii), folder.run(model, last))
@@ -192,6 +232,26 @@ def _radius(record: Record, *, two_sided: bool) -> float:
         return 0.0
     votes = Votes(record.label, dataclasses.replace(made, two_sided=two_sided), ())
     return max(0.0, votes.radius_at_n(take_look(made.counts, made.selected)))
+
+
+def _laplace(folder: Folder, radii: Sequence[float]) -> str:
+    """The models of the extension, at l1 radii."""
+    names = " and ".join(model.name for model in folder.preset.extension)
+    found = list(_certified(folder, folder.preset.extension, radii))
+    if not found:
+        return f"Not made yet: it needs {names}."
+    heads = ["", "scope", "inputs", *(f"{radius:.2f}" for radius in radii), "ACR"]
+    rows = []
+    for one in found:
+        shares = [f"{percent(at.share)} ({show_interval(at.interval)})" for at in one.table.accuracies]
+        acr, low, high = (0.0, 0.0, 0.0) if one.average is None else _average(one.average, two_sided=False)
+        average = "–" if one.average is None else f"{format_radius(acr)} ({format_radius(low)}–{format_upper(high)})"
+        rows.append([one.model.name, one.table.scope, f"{one.table.inputs:,}", *shares, average])
+    return (
+        "The paper extends its theorem to Laplace noise (Theorem 7.1), with radii in l1, and has no figures for it. "
+        "Certified accuracy in percent by l1 radius, with the same draws, bounds and intervals as above.\n\n"
+        f"{markdown_table(heads, rows)}\n"
+    )
 
 
 def _attacks(folder: Folder) -> str:

@@ -10,6 +10,7 @@ from ars.bench.reproduce.files import Folder, Progress
 from ars.bench.reproduce.presets import ATTACKS, Wanted
 from ars.bench.reproduce.rates import Rates
 from ars.errors import RunError
+from ars.noise import GAUSSIAN
 
 __all__ = ["Step", "make_steps", "run_step"]
 
@@ -69,7 +70,9 @@ def _train(folder: Folder, model: Wanted, data: Path, rates: Rates) -> Step:
     command = (
         *("ars-train", "--dataset", str(data), "--arch", preset.arch, "--noise", model.kind),
         *("--sigma", f"{model.sigma0:g}", "--epochs", str(preset.epochs), "--batch", str(preset.batch)),
-        *("--draws", str(preset.draws), *preset.training, "-o", str(folder.trained(model))),
+        *("--draws", str(preset.draws), *preset.training),
+        *(() if model.family == GAUSSIAN.name else ("--family", model.family)),
+        *("-o", str(folder.trained(model))),
     )
     if progress.done and not progress.finished:
         command = (*command, "--resume")

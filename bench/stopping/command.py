@@ -44,8 +44,8 @@ def stopping(fixed: Path, adaptive: Path | None, n: int | None, as_json: bool) -
     the other inputs; what they lose is in points of all.
 
     The rules are compared on the votes of FIXED in simulated orders: ours as it is, and then each rule with the largest
-    hope that loses at most 0.5 points of certified accuracy. If --n is more than the draws of FIXED, the missing draws
-    are simulated from the shares of its votes, and the output says so.
+    --max-loss with which it really loses at most 0.5 points of certified accuracy. If --n is more than the draws of
+    FIXED, the missing draws are simulated from the shares of its votes, and the output says so.
     """
     settings, whole = _read(fixed, "fixed")
     drawn = settings.plan.n
@@ -95,8 +95,7 @@ def _check_alike(fixed: Path, settings: RunSettings, adaptive: Path, others: Run
             found = f"its bounds are of version {run.bounds or 1}, and this version of ARS has {version}"
             raise StoreError(path, found, "certify again into another store")
     # Runs that differ only in the question, and so perhaps in the bounds, have the same votes.
-    asked_nothing = dataclasses.replace(others.plan, question=None)
-    alike = dataclasses.replace(others, plan=asked_nothing, bounds=settings.bounds)
+    alike = dataclasses.replace(others, plan=others.plan.without_question, bounds=settings.bounds)
     for name, one, other in sorted(differences(settings, alike)):
         found = f"its {name} is {other}, and that of {fixed} is {one}"
         raise StoreError(adaptive, found, f"certify one of them again with the {name} of the other")
@@ -112,11 +111,11 @@ def _check_complete(fixed: Path, whole: Mapping[int, Record], adaptive: Path, st
 
 
 def _show_rules(origin: str, whole: int, outcomes: list[Outcome]) -> None:
-    table = Table("rule", "mean draws", "saving", "certified accuracy lost, at most", "hope", title=origin)
+    table = Table("rule", "mean draws", "saving", "certified accuracy lost, at most", "max. loss", title=origin)
     for one in outcomes:
         lost = f"{100 * one.lost:.2f} points, at {one.lost_at:.2f}"
         table.add_row(
-            one.rule, f"{one.mean_draws:,.0f}", f"{whole / one.mean_draws:.2f} times", lost, f"{one.hope:.2f}"
+            one.rule, f"{one.mean_draws:,.0f}", f"{whole / one.mean_draws:.2f} times", lost, f"{one.max_loss:g}"
         )
     Console().print(table)
 

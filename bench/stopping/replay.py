@@ -1,8 +1,8 @@
 """The votes of a run at fixed n, looked at again as each rule would have looked at them.
 
 The rules (rules.py) are compared at equal certified accuracy. All of them stop by the engine's `Adaptive`, each with
-the largest hope that loses at most ALLOWED. What a rule loses depends on few inputs, and so on chance; therefore it is
-averaged over ORDERS random orders of the votes.
+the largest `max_loss` with which it loses at most ALLOWED. What a rule loses depends on few inputs, and so on chance;
+therefore it is averaged over ORDERS random orders of the votes.
 """
 
 import bisect
@@ -20,12 +20,13 @@ from ars.engine.records.record import Record
 from ars.engine.statistics.bounds import bound_at_fixed_n, widen
 from ars.engine.statistics.certificate import Certificate
 from ars.engine.statistics.looks import Look, look_draws, take_look
-from ars.engine.statistics.stopping import HOPE, NO_RADIUS, Adaptive, Grid
+from ars.engine.statistics.losses import LEAST_LOSS, MAX_LOSS
+from ars.engine.statistics.stopping import NO_RADIUS, Adaptive, Grid
 
-__all__ = ["HOPES", "ORDERS", "Outcome", "Votes", "describe_origin", "reorder_votes", "replay", "replay_rule"]
+__all__ = ["LOSSES", "ORDERS", "Outcome", "Votes", "describe_origin", "reorder_votes", "replay", "replay_rule"]
 
 AS_IT_IS = "ars, as it is"
-HOPES = tuple(sorted({4.0, 3.2, 2.5, 1.8, HOPE, 0.9, 0.5, 0.01}, reverse=True))
+LOSSES = tuple(sorted({2.4, 1.8, 1.4, 1.0, 0.7, MAX_LOSS, 0.3, 0.1, LEAST_LOSS}, reverse=True))
 ALLOWED = 0.005
 """The certified accuracy that a rule may lose at any radius, as a fraction of the inputs."""
 ORDERS = 4
@@ -64,8 +65,8 @@ class Outcome:
     """What a rule does on all inputs."""
 
     rule: str
-    hope: float
-    """In place of the engine's HOPE (engine/statistics/stopping.py)."""
+    max_loss: float
+    """As in the plan of a run (engine/statistics/plan.py)."""
     mean_draws: float
     """Of selection and estimation together."""
     lost: float
@@ -105,18 +106,18 @@ def describe_origin(store: Path, voted: int, drawn: int, n: int) -> str:
 
 
 def replay(votes: Sequence[Votes], n: int, question: Grid, total: int) -> Iterator[Outcome]:
-    """The outcome of the engine's own rule, then that of each rule with the largest of HOPES that loses at most
+    """The outcome of the engine's own rule, then that of each rule with the largest of LOSSES that loses at most
     ALLOWED, or with the smallest if all lose more. `total` is as for `replay_rule`."""
-    yield dataclasses.replace(replay_rule(votes, n, question, total, OURS, HOPE), rule=AS_IT_IS)
+    yield dataclasses.replace(replay_rule(votes, n, question, total, OURS, MAX_LOSS), rule=AS_IT_IS)
     for rule in RULES:
         outcome = lru_cache(partial(replay_rule, votes, n, question, total, rule))
-        # A smaller hope takes more draws and loses less, so the largest that is allowed is found by bisection.
-        largest = bisect.bisect_left(HOPES, True, key=lambda hope: outcome(hope).lost <= ALLOWED)
-        yield outcome(HOPES[min(largest, len(HOPES) - 1)])
+        # A smaller one takes more draws and loses less, so the largest that is allowed is found by bisection.
+        largest = bisect.bisect_left(LOSSES, True, key=lambda max_loss: outcome(max_loss).lost <= ALLOWED)
+        yield outcome(LOSSES[min(largest, len(LOSSES) - 1)])
 
 
-def replay_rule(votes: Sequence[Votes], n: int, question: Grid, total: int, rule: str, hope: float) -> Outcome:
-    """What a rule does on all inputs, with this hope.
+def replay_rule(votes: Sequence[Votes], n: int, question: Grid, total: int, rule: str, max_loss: float) -> Outcome:
+    """What a rule does on all inputs, if it may lose so much.
 
     `total` is the number of inputs, in all orders, of which the loss is a fraction. It may be larger than the number of
     votes: inputs that ended after selection have none.
@@ -126,20 +127,20 @@ def replay_rule(votes: Sequence[Votes], n: int, question: Grid, total: int, rule
     draws: list[int] = []
     for one in votes:
         fixed.append((one.right, one.radius_at_n(one.looks[-1])))
-        stopped_at, radius = _stop(one, n, question, rule, hope)
+        stopped_at, radius = _stop(one, n, question, rule, max_loss)
         found.append((one.right, radius))
         draws.append(one.certificate.n0 + stopped_at)
     lost, lost_at = find_worst_loss(fixed, found, question, total)
-    return Outcome(rule, hope, float(np.mean(draws)), lost, lost_at)
+    return Outcome(rule, max_loss, float(np.mean(draws)), lost, lost_at)
 
 
-def _stop(votes: Votes, n: int, question: Grid, rule: str, hope: float) -> tuple[int, float]:
+def _stop(votes: Votes, n: int, question: Grid, rule: str, max_loss: float) -> tuple[int, float]:
     """The draws after which the rule stops an input, and the radius that it certifies there."""
 
     def radius(looks: Sequence[Look]) -> float:
-        return votes.radius(RULES[rule](looks, n, question, votes.certificate))
+        return votes.radius(RULES[rule](looks, n, question, votes.certificate, max_loss))
 
-    stopping, taken = Adaptive(n, question, radius, votes.radius_at_n, hope), 0
+    stopping, taken = Adaptive(n, question, radius, votes.radius_at_n, max_loss), 0
     while stopping.more(votes.looks[:taken]):
         taken += 1
     return votes.looks[taken - 1].draws, radius(votes.looks[:taken])

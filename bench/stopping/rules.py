@@ -18,23 +18,27 @@ from ars.engine.statistics.stopping import Grid
 
 __all__ = ["OURS", "RULES", "Bounds", "bound_by_betting", "bound_with_equal_alpha"]
 
-Bounds = Callable[[Sequence[Look], int, Grid, Certificate], tuple[float, float]]
-"""A lower bound on pA and an upper bound on pB, from the looks so far, the budget n, the question, and a certificate
-that has alpha and the noise."""
+Bounds = Callable[[Sequence[Look], int, Grid, Certificate, float], tuple[float, float]]
+"""A lower bound on pA and an upper bound on pB, from the looks so far, the budget n, the question, a certificate that
+has alpha and the noise, and `Plan.max_loss`."""
 
 RateBound = Callable[[int, int, int, float], float]
 """An upper bound on a rate: from a count, the draws so far, the budget n and alpha."""
 
 
-def _bound_by_plan(looks: Sequence[Look], n: int, question: Grid, made: Certificate) -> tuple[float, float]:
-    plan = Plan(made.n0, n, made.alpha, made.two_sided, question)
+def _bound_by_plan(
+    looks: Sequence[Look], n: int, question: Grid, made: Certificate, max_loss: float
+) -> tuple[float, float]:
+    plan = Plan(made.n0, n, made.alpha, made.two_sided, question, max_loss)
     return plan.bound(looks, made.noise_family, made.sigma_min, made.eta, closely=False)
 
 
 def _use_best(bound: RateBound) -> Bounds:
     """The rule that bounds a rate at each look by `bound`, and takes the best of these bounds so far."""
 
-    def bound_both(looks: Sequence[Look], n: int, question: Grid, made: Certificate) -> tuple[float, float]:
+    def bound_both(
+        looks: Sequence[Look], n: int, question: Grid, made: Certificate, max_loss: float
+    ) -> tuple[float, float]:
         for_p_a, for_p_b = split_alpha(made.alpha, two_sided=made.two_sided)
         p_a = 1 - min(bound(look.draws - look.hits, look.draws, n, for_p_a) for look in looks)
         p_b = 1 - p_a

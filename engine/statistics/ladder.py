@@ -24,8 +24,8 @@ together with probability at least 1 - alpha (Theorem 3 of that page).
 So both searches go on only until it is settled which of the sizes in question the looks prove: K is proved if the
 excluded rates give it, and it is not if even the kept ones do not. At most looks this takes few tests.
 
-The looks, the budget n, alpha, the ladders and the sizes decide a bound, and nothing else does; so a certificate can be
-computed again from its record.
+The looks, the budget n, alpha, the ladders, the sizes and `max_loss` decide a bound, and nothing else does; so a
+certificate can be computed again from its record.
 """
 
 import bisect
@@ -38,7 +38,8 @@ from scipy.special import ndtr
 
 from ars.engine.statistics.bounds import split_alpha, upper_confidence_bound
 from ars.engine.statistics.looks import FULL, Look, look_number
-from ars.engine.statistics.spending import find_limits
+from ars.engine.statistics.losses import MAX_LOSS, OLDER_LOSS
+from ars.engine.statistics.spending import choose_given_up, find_limits
 from ars.noise import Family, hits_at
 
 __all__ = [
@@ -88,11 +89,19 @@ def fine_ladder(n: int) -> Ladder:
 class _Search:
     """The search for an upper bound on one rate, a test at a time."""
 
-    def __init__(self, numbers: Sequence[int], counts: Sequence[int], ladders: Sequence[Ladder], n: int, level: Level):
-        """The counts are those at the looks of these numbers."""
+    def __init__(
+        self,
+        numbers: Sequence[int],
+        counts: Sequence[int],
+        ladders: Sequence[Ladder],
+        n: int,
+        level: Level,
+        given_up: float,
+    ):
+        """The counts are those at the looks of these numbers; `given_up` is as for `find_limits`."""
         self.excluded, self.kept = 1.0, 0.0
         self._numbers, self._counts = numbers, counts
-        self._n, self._level = n, level
+        self._n, self._level, self._given_up = n, level, given_up
         self._ladders = list(ladders)
         self._rates: Sequence[float] = ()
         self._floor: tuple[int, ...] = ()
@@ -110,7 +119,7 @@ class _Search:
         """Test the middle one of the rates that are left."""
         middle = len(self._rates) // 2
         rate = self._rates[middle]
-        limits = find_limits(rate, self._n, self._level(rate), self._floor)
+        limits = find_limits(rate, self._n, self._level(rate), self._floor, self._given_up)
         if any(map(le, self._counts, map(limits.__getitem__, self._numbers))):
             self.excluded, self._rates = rate, self._rates[middle + 1 :]
         else:
@@ -118,10 +127,15 @@ class _Search:
         self._find_gap()
 
 
-def bound_at_looks(looks: Sequence[Look], n: int, alpha: float, ladders: Sequence[Ladder]) -> tuple[float, float]:
-    """A lower bound on pA after these looks, for a budget of n draws; and 1 minus that, an upper bound on pB."""
+def bound_at_looks(
+    looks: Sequence[Look], n: int, alpha: float, ladders: Sequence[Ladder], max_loss: float = MAX_LOSS
+) -> tuple[float, float]:
+    """A lower bound on pA after these looks, for a budget of n draws; and 1 minus that, an upper bound on pB.
+
+    `max_loss` is as for a plan.
+    """
     numbers, misses, _ = _counts(looks, n)
-    search = _Search(numbers, misses, ladders, n, lambda rate: alpha)
+    search = _Search(numbers, misses, ladders, n, lambda rate: alpha, choose_given_up(max_loss, n))
     while search.gap:
         search.test()
     p_a = hits_at(search.excluded)
@@ -135,16 +149,18 @@ def bound_both_at_looks(
     ladder: Ladder,
     sizes: Sequence[float],
     region: Callable[[float, float], float],
+    max_loss: float = MAX_LOSS,
 ) -> tuple[float, float]:
     """A lower bound on pA and an upper bound on pB after these looks, for a budget of n draws.
 
     `region` gives K from the bounds, and `sizes` are those, from small to large, of which it matters whether they are
-    proved. The `ladder` has the miss rates that prove them if pB = 1 - pA.
+    proved. The `ladder` has the miss rates that prove them if pB = 1 - pA. `max_loss` is as for a plan.
     """
     numbers, misses, others = _counts(looks, n)
-    for_misses, for_others = divide_alpha(alpha, rare_rate(n))
-    miss = _Search(numbers, misses, (ladder, fine_ladder(n)), n, for_misses)
-    other = _Search(numbers, others, (fine_ladder(n),), n, for_others)
+    for_misses, for_others = divide_alpha(alpha, rare_rate(n, max_loss))
+    given_up = choose_given_up(max_loss, n)
+    miss = _Search(numbers, misses, (ladder, fine_ladder(n)), n, for_misses, given_up)
+    other = _Search(numbers, others, (fine_ladder(n),), n, for_others, given_up)
     # No test excludes a rate below the bound that would hold if its look were the only one, at the highest level.
     least_miss, least_other = _least(looks, misses, for_misses(0.0)), _least(looks, others, for_others(1.0))
     # Before the last look, a quarter of a standard deviation of the votes so far is near enough.
@@ -158,10 +174,11 @@ def bound_both_at_looks(
     return _pair(miss.excluded, other.excluded)
 
 
-def rare_rate(n: int) -> float:
-    """The miss rate up to which misses are rare: n draws have 25 of them. Up to about this rate, inputs that never miss
-    decide the number of draws; above it, a weak bound on pB would lose certified accuracy."""
-    return min(0.1, 25 / n)
+def rare_rate(n: int, max_loss: float) -> float:
+    """The miss rate up to which misses are rare: n draws have 25 of them, or 20 where each counts for more and less may
+    be lost. Up to about this rate, inputs that never miss decide the number of draws; above it, a weak bound on pB
+    would lose certified accuracy."""
+    return min(0.1, (25 if n >= FULL or max_loss >= OLDER_LOSS else 20) / n)
 
 
 def divide_alpha(alpha: float, rare: float) -> tuple[Level, Level]:

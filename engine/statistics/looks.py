@@ -15,8 +15,7 @@ from ars.errors import ArgumentError
 __all__ = ["FULL", "Look", "check_looks", "look_draws", "look_number", "next_look", "take_look"]
 
 FULL = 100_000
-"""The paper's budget. With fewer draws, certified accuracy is in doubt for more inputs, and adaptive stopping is more
-careful (spending.py, stopping.py)."""
+"""The paper's budget."""
 
 RATIO = 1.05
 LEAST_APART = 50

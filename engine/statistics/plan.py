@@ -1,14 +1,16 @@
 """The plan of a certification: the draws, the error probability, and the question that may end an input early."""
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, Self
+from typing import Any, Self, cast
 
-from ars.checks import whole_number
+from ars.checks import real_number, whole_number
 from ars.engine.statistics.bounds import MAX_N, bound_at_fixed_n, check_alpha, widen
 from ars.engine.statistics.ladder import STEPS, bound_at_looks, bound_both_at_looks, make_ladder
 from ars.engine.statistics.looks import Look
+from ars.engine.statistics.losses import LEAST_LOSS, MAX_LOSS, MOST_LOSS, OLDER_LOSS
 from ars.engine.statistics.stopping import (
     NO_RADIUS,
     Adaptive,
@@ -36,13 +38,16 @@ bound of its own between two radii of the question."""
 MIN_PLAN_ALPHA = 1e-9
 MIN_ADAPTIVE_ALPHA = 1e-5
 
+_MAX_LOSS = f"it is in points of certified accuracy, from {LEAST_LOSS:g} to {MOST_LOSS:g}, like {MAX_LOSS:g}"
+
 
 @dataclass(frozen=True)
 class Plan:
     """How an input is certified: n0 draws select a class, n further draws bound its probability, and the certificate is
     wrong with probability at most alpha.
 
-    With a `question`, an input stops as soon as the question is settled, and n is its budget: it never takes more. If
+    With a `question`, an input stops as soon as the question is settled, and n is its budget: it never takes more.
+    `max_loss` says how many points of certified accuracy that may cost at any radius, in exchange for draws. If
     `two_sided`, alpha is divided between a bound on pA and one on pB; otherwise pB is 1 - pA.
     """
 
@@ -51,6 +56,7 @@ class Plan:
     alpha: float = 0.001
     two_sided: bool = True
     question: Question | None = None
+    max_loss: float = MAX_LOSS
 
     def __post_init__(self) -> None:
         for name in ("n0", "n"):
@@ -59,10 +65,21 @@ class Plan:
         object.__setattr__(self, "alpha", check_alpha(self.alpha))
         if not isinstance(self.two_sided, bool):
             raise ArgumentError("two_sided", repr(self.two_sided), "it is True or False")
+        max_loss = real_number("max_loss", self.max_loss, _MAX_LOSS)
+        if not LEAST_LOSS <= max_loss <= MOST_LOSS:
+            raise ArgumentError("max_loss", max_loss, _MAX_LOSS)
+        if self.question is None and max_loss != MAX_LOSS:
+            raise ArgumentError("max_loss", max_loss, "it is for adaptive stopping; give a question too")
+        object.__setattr__(self, "max_loss", max_loss)
         least = MIN_PLAN_ALPHA if self.question is None else MIN_ADAPTIVE_ALPHA
         if self.alpha < least:
             kind = "certificates" if self.question is None else "adaptive certificates"
             raise ArgumentError("alpha", self.alpha, f"{kind} are for alpha of at least {least}")
+
+    @property
+    def without_question(self) -> Self:
+        """The plan that takes all n draws."""
+        return dataclasses.replace(self, question=None, max_loss=MAX_LOSS)
 
     @property
     def bounds_version(self) -> int | None:
@@ -75,8 +92,13 @@ class Plan:
     def settings(self) -> dict[str, str | float]:
         """The plan as a run's record keeps it, in JSON."""
         plan: dict[str, str | float] = {"n0": self.n0, "n": self.n, "alpha": self.alpha, "two_sided": self.two_sided}
-        question = {"stopping": "fixed"} if self.question is None else {"stopping": "adaptive"} | self.question.settings
-        return plan | question | ({} if self.bounds_version is None else {"bounds": self.bounds_version})
+        if self.question is None:
+            plan |= {"stopping": "fixed"}
+        else:
+            plan |= {"stopping": "adaptive"} | self.question.settings
+            if self.max_loss != OLDER_LOSS:  # as in older stores, which have no such setting
+                plan |= {"max_loss": self.max_loss}
+        return plan | ({} if self.bounds_version is None else {"bounds": self.bounds_version})
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> Self:
@@ -87,7 +109,8 @@ class Plan:
         """
         question = question_from_settings(settings)
         value: Callable[[str], Any] = settings.get  # __post_init__ checks the types, None included
-        return cls(value("n0"), value("n"), value("alpha"), value("two_sided"), question)
+        max_loss = MAX_LOSS if question is None else settings.get("max_loss", OLDER_LOSS)
+        return cls(value("n0"), value("n"), value("alpha"), value("two_sided"), question, cast(float, max_loss))
 
     def bound(
         self, looks: Sequence[Look], family: Family, sigma_min: float, eta: float, *, closely: bool = True
@@ -103,10 +126,10 @@ class Plan:
         sizes, with_coarse = _sizes(self.question, sigma_min)
         ladder = make_ladder(family, sizes, eta)
         if not self.two_sided:
-            return widen(*bound_at_looks(looks, self.n, self.alpha, (STEPS, ladder)), eta)
+            return widen(*bound_at_looks(looks, self.n, self.alpha, (STEPS, ladder), self.max_loss), eta)
         settled = with_coarse if closely else sizes
         region = partial(_region, family, eta)
-        return widen(*bound_both_at_looks(looks, self.n, self.alpha, ladder, settled, region), eta)
+        return widen(*bound_both_at_looks(looks, self.n, self.alpha, ladder, settled, region, self.max_loss), eta)
 
     def bound_at_n(self, look: Look, eta: float) -> tuple[float, float]:
         """The bounds of this look if it were the only one."""
@@ -123,7 +146,7 @@ class Plan:
         def radius_at_n(look: Look) -> float:
             return family.radius(*self.bound_at_n(look, eta), sigma_min) or NO_RADIUS
 
-        return Adaptive(self.n, self.question, radius, radius_at_n)
+        return Adaptive(self.n, self.question, radius, radius_at_n, self.max_loss)
 
 
 @lru_cache

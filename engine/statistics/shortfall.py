@@ -7,10 +7,9 @@ votes are taken from that in turn.) For an input that stopped early, the votes a
 shares observed.
 
 These numbers use the bounds for n draws that were fixed beforehand, with adaptive stopping too: its own bounds depend
-on all looks. At the last look they need up to GIVEN_UP standard deviations of the votes more (spending.py).
+on all looks. At the last look they need a few votes more (`choose_given_up` in spending.py).
 """
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -76,7 +75,7 @@ def find_shortfall(certificate: Certificate, plan: Plan, radii: Sequence[float])
 def _count_votes_short(certificate: Certificate, plan: Plan, radius: float) -> int | None:
     others = [count for answer, count in enumerate(certificate.counts) if answer != certificate.selected]
     hits, others = _extrapolate(certificate.counts[certificate.selected], others, plan.n)
-    at_n = dataclasses.replace(plan, question=None)
+    at_n = plan.without_question
     in_order = tuple(sorted((count for count in others if count), reverse=True))
     noise = (certificate.noise_family, certificate.sigma_min, certificate.eta)
     return count_votes_short(hits, in_order, radius, at_n, *noise)

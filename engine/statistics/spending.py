@@ -14,10 +14,10 @@ at alpha or below. There is neither a union bound in this nor an approximation.
 
 **How the limits are chosen.** Any limits with that total are valid; these are meant to lose little at n draws.
 
-1. The last limit comes first. It is that of the test with a single look at n draws, less GIVEN_UP standard deviations
-   of X, rounded down to a whole number of misses. So an input that uses its whole budget loses almost nothing; and
-   where misses are so rare that one of them decides, it loses nothing at all. For budgets below FULL draws GIVEN_UP is
-   smaller, in proportion to sqrt(n): a standard deviation is then a larger part of a radius.
+1. The last limit comes first. It is that of the test with a single look at n draws, less `given_up` standard
+   deviations of X, rounded down to a whole number of misses. So an input that uses its whole budget loses almost
+   nothing; and where misses are so rare that one of them decides, it loses nothing at all. `choose_given_up` has the
+   number, which follows from the certified accuracy that may be lost.
 2. What that leaves of alpha is spent on the earlier looks. The look at t draws has the largest limit for which the sum
    above, over the looks up to it, is at most the share (t / T) ** EARLY of it, where T is the number of draws at the
    second-to-last look. Only outcomes that the last look would not exclude anyway cost anything.
@@ -46,9 +46,10 @@ from numpy.typing import NDArray
 from scipy.signal import fftconvolve
 from scipy.special import betainc, betaincc
 
-from ars.engine.statistics.looks import FULL, look_draws
+from ars.engine.statistics.looks import look_draws
+from ars.engine.statistics.losses import allowance
 
-__all__ = ["find_limits"]
+__all__ = ["choose_given_up", "find_limits"]
 
 GIVEN_UP = 0.2
 TRIES = 3
@@ -64,13 +65,21 @@ Distribution = NDArray[np.float64]
 """The probabilities of successive numbers of misses; the lowest number is kept beside it."""
 
 
+def choose_given_up(max_loss: float, n: int) -> float:
+    """The standard deviations by which the last limit of a budget of n draws is lower than with a single look, if
+    `max_loss` points of certified accuracy may be lost."""
+    return GIVEN_UP * allowance(max_loss, n)
+
+
 @lru_cache(maxsize=2**14)
-def find_limits(rate: float, n: int, alpha: float, floor: tuple[int, ...] = ()) -> tuple[int, ...]:
+def find_limits(
+    rate: float, n: int, alpha: float, floor: tuple[int, ...] = (), given_up: float = GIVEN_UP
+) -> tuple[int, ...]:
     """For each look of a budget of n draws, the most misses with which `rate` is excluded; -1 if none are few enough.
 
     A `floor` is the limits of the test of a lower rate, at the same n. No limit is below it, so whatever excludes the
     lower rate excludes this one too. If the floor alone has more than alpha, which takes a floor of a higher level, it
-    is returned as it is.
+    is returned as it is. The last limit is `given_up` standard deviations below that of a single look.
     """
     draws = look_draws(n)
     floor = floor or (-1,) * len(draws)
@@ -78,8 +87,7 @@ def find_limits(rate: float, n: int, alpha: float, floor: tuple[int, ...] = ()) 
     single = _find_single_limit(rate, n, alpha)
     if len(draws) == 1 or single < 0:
         return (*floor[:-1], max(single, floor[-1]))
-    given_up = GIVEN_UP * min(1.0, math.sqrt(n / FULL)) * math.sqrt(n * rate * (1 - rate))
-    highest = max(single - int(given_up), floor[-1])
+    highest = max(single - int(given_up * math.sqrt(n * rate * (1 - rate))), floor[-1])
     for last in range(highest, max(highest - TRIES, floor[-1]) - 1, -1):
         if limits := _spend(rate, draws, alpha, floor, last):
             return limits

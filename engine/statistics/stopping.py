@@ -15,10 +15,9 @@ has this form for three reasons:
 - sqrt(2 s): s is small where misses are rare. There the radius that n draws certify varies most by chance, so giving up
   the unlikely radii loses more inputs.
 
-HOPE decides how much certified accuracy is lost for how many draws: at most half a point at any radius of the grid,
-averaged over random orders of the votes (docs/adaptive.md has the table). Below FULL draws it shrinks in proportion to
-sqrt(n), because there the votes leave more radii in doubt. Where misses are rare, and most of the draws are spent, no
-rule with the same tests and the same loss saves even 1 % more draws (test_stopping_optimum.py).
+HOPE is for `allowance` = 1; with `max_loss`, the user chooses how much certified accuracy may be lost for how many
+draws (docs/adaptive.md has what was measured). Where misses are rare, and most of the draws are spent, no rule with the
+same tests and the same loss saves even 1 % more draws (test_stopping_optimum.py).
 """
 
 import bisect
@@ -30,7 +29,8 @@ from typing import Protocol, Self
 from scipy.special import betaincinv
 
 from ars.checks import real_number
-from ars.engine.statistics.looks import FULL, Look, look_draws, next_look
+from ars.engine.statistics.looks import Look, look_draws, next_look
+from ars.engine.statistics.losses import MAX_LOSS, allowance
 from ars.errors import ArgumentError
 from ars.noise import Family
 
@@ -55,7 +55,8 @@ NO_RADIUS = -1.0
 """Stands for the radius of votes that certify nothing, not even the radius 0."""
 
 HOPE = 1.2
-"""How likely a better answer must be before it is worth more draws; the module's docstring has the formula."""
+"""How likely a better answer must be before it is worth more draws, if `allowance` is 1; the module's docstring has the
+formula."""
 
 LEAST_TOLERANCE = 0.001
 
@@ -261,7 +262,7 @@ class Adaptive:
     """The radius that these looks certify, or NO_RADIUS."""
     radius_at_n: Callable[[Look], float]
     """The radius that a look at n draws would certify if it were the only one, or NO_RADIUS."""
-    hope: float = HOPE
+    max_loss: float = MAX_LOSS
 
     def more(self, looks: Sequence[Look]) -> int:
         if not looks:
@@ -279,7 +280,7 @@ class Adaptive:
         left = self.n - look.draws
         rate = (look.draws - look.hits + 0.5) / (look.draws + 1)
         sqrt_2s = (4 * rate * (1 - rate)) ** 0.25
-        hope = self.hope * min(1.0, math.sqrt(self.n / FULL))
+        hope = HOPE * allowance(self.max_loss, self.n)
         threshold = min(0.5, hope * look.draws / self.n * left / self.n * sqrt_2s)
         # Given the votes of m draws, the share of hits among the `left` draws to come has about the variance
         # pq (1/m + 1/left) = pq / (m left / n): that of a posterior in which each vote counts only left / n.

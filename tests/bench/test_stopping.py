@@ -12,14 +12,15 @@ from support.stores import forge
 from support.tracing import untraced
 
 from ars.bench.cli import main
-from ars.bench.stopping.replay import HOPES, reorder_votes, replay
+from ars.bench.stopping.replay import LOSSES, reorder_votes, replay
 from ars.bench.stopping.rules import bound_by_betting, bound_with_equal_alpha
 from ars.engine.cli import main as engine
 from ars.engine.records.record import Record
 from ars.engine.statistics.certificate import certify_votes
 from ars.engine.statistics.looks import look_draws
+from ars.engine.statistics.losses import MAX_LOSS
 from ars.engine.statistics.plan import Plan
-from ars.engine.statistics.stopping import HOPE, Grid
+from ars.engine.statistics.stopping import Grid
 from ars.noise import GAUSSIAN, NoiseKind
 
 
@@ -60,12 +61,12 @@ def test_ours_takes_the_fewest_draws_at_equal_certified_accuracy():
     shares = norm.cdf(np.concatenate([rng.normal(1.5, 1.3, 150), rng.uniform(4.5, 7, 50)]))
     votes = list(reorder_votes(list(records(100_000, shares)), 100_000, orders=1))
     as_it_is, ours, *others = replay(votes, 100_000, Grid(), len(votes))
-    assert as_it_is.hope == HOPE
-    assert (as_it_is.mean_draws <= ours.mean_draws) == (ours.hope <= HOPE)
+    assert as_it_is.max_loss == MAX_LOSS
+    assert (as_it_is.mean_draws <= ours.mean_draws) == (ours.max_loss <= MAX_LOSS)
     assert ours.lost <= 0.005
     for other in others:
         assert other.mean_draws > 1.05 * ours.mean_draws
-        assert other.lost <= 0.005 or other.hope == HOPES[-1]
+        assert other.lost <= 0.005 or other.max_loss == LOSSES[-1]
 
 
 @pytest.fixture

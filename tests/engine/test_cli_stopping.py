@@ -46,6 +46,17 @@ def test_an_adaptive_run_goes_on_only_with_its_own_question():
     refused(certify(), "it holds a run with stopping = adaptive, and this one has fixed")
     other = certify("--stopping", "adaptive", "--tolerance", "0.1")
     refused(other, "it holds a run with radii = 0.0,0.05,0.1, and this one has None")
+    other = certify(*ADAPTIVE, "--max-loss", "2")
+    refused(other, "it holds a run with max_loss = 0.5, and this one has 2.0")
+
+
+def test_who_allows_more_loss_takes_fewer_draws():
+    certify(*ADAPTIVE, "--max-loss", "0.1", "--out", "careful.sqlite", n=5000)
+    certify(*ADAPTIVE, "--max-loss", "5", n=5000)
+    assert sum(row[2].n for row in records()) < sum(row[2].n for row in records("careful.sqlite"))
+    assert read_header(Path("run.sqlite")).settings.plan.max_loss == 5
+    audit = CliRunner().invoke(main, ["audit", "run.sqlite", "--sample", "3"])
+    assert audit.exit_code == 0, audit.output
 
 
 def test_from_python_the_adaptive_certificate_is_the_same():
@@ -59,7 +70,9 @@ def test_from_python_the_adaptive_certificate_is_the_same():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--radius", "0.5"], "radius = 0.5 is not valid; it is a question for --stopping adaptive"),
+        (["--radius", "0.5"], "radius = 0.5 is not valid; it is for --stopping adaptive"),
+        (["--max-loss", "1"], "max_loss = 1.0 is not valid; it is for --stopping adaptive"),
+        (["--stopping", "adaptive", "--max-loss", "0"], "max_loss = 0.0 is not valid; it is in points"),
         (["--stopping", "adaptive", "--radius", "1", "--tolerance", "0.1"], "give one of --radii, --radius and --tol"),
         (["--stopping", "adaptive", "--radii", "a"], "radii = a is not valid; give radii"),
         (["--stopping", "adaptive", "--radius", "-1"], "radii = -1.0 is not valid; give radii"),

@@ -94,6 +94,11 @@ def rows(text, heading):
     return {row[0]: row for row in table}
 
 
+def renamed(text, stem):
+    """A page as it would be under another name."""
+    return text.replace("paper.svg", f"{stem}.svg").replace("paper-inputs.png", f"{stem}-inputs.png")
+
+
 def test_the_cpu_preset_goes_from_training_to_the_page_and_does_nothing_twice(arrays, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         interrupt(patch, step=14)  # in the second epoch of the first model
@@ -139,18 +144,23 @@ def test_the_cpu_preset_goes_from_training_to_the_page_and_does_nothing_twice(ar
     assert "of fewer models" not in text
     assert text.count("The paper's Table 3: ") == 1
     assert "## Section 7.2" in text
+    laplace = rows(text, "## Laplace noise")
+    assert list(laplace) == ["isotropic-0.5-laplace", "input-0.5-laplace"]
+    assert [row[1:3] for row in laplace.values()] == [["global", "14"], ["frozen", "14"]]
     assert (tmp_path / "paper.svg").stat().st_size > 1000
     before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir() if path.suffix in (".pt", ".onnx")}
     again = reproduce("cifar10", "--data", arrays, "-o", "again.md")
     assert again.exit_code == 0, again.output
     assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir() if path.name in before} == before
     assert "ars-train" not in again.stderr
-    assert (tmp_path / "again.md").read_text() == text.replace("paper.svg", "again.svg")
+    assert (tmp_path / "paper-inputs.png").stat().st_size > 1000
+    assert (tmp_path / "again.md").read_text() == renamed(text, "again")
     for path in [*folder.glob("*.pt"), *folder.glob("*.onnx")]:
         path.unlink()
-    page = text.replace("paper.svg", "last.svg")
+    page = renamed(text, "last")
+    shutil.copy("paper-inputs.png", "last-inputs.png")
     assert reproduce("cifar10", "--data", arrays, "-o", "last.md").exit_code == 0
-    assert (tmp_path / "last.md").read_text() == page, "manifests, metrics, stores and tables are enough"
+    assert (tmp_path / "last.md").read_text() == page, "manifests, metrics, stores, tables and a picture are enough"
     folder.joinpath("attacks/smoothed.md").unlink()
     refused(
         reproduce("cifar10", "--data", arrays, "-o", "last.md"), "isotropic-0.25.pt: there is no such file", status=1

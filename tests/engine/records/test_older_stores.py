@@ -110,9 +110,9 @@ def test_the_settings_are_those_of_the_commands(tmp_path):
     plans = {name: header.settings.plan for name, header in headers.items()}
     assert plans["fixed"] == plans["generated"] == plans["format-1"] == Plan(n=500, two_sided=False)
     assert plans["two-sided"] == Plan(n=500)
-    assert plans["adaptive"] == Plan(n=5000, two_sided=False, question=ars.Grid())
-    assert plans["tolerance"] == Plan(n=5000, two_sided=False, question=ars.Tolerance(0.05))
-    assert plans["two-sided-adaptive"] == Plan(n=2000, question=ars.Grid((0, 0.1, 0.3)))
+    assert plans["adaptive"] == Plan(n=5000, two_sided=False, question=ars.Grid(), max_loss=0.7)
+    assert plans["tolerance"] == Plan(n=5000, two_sided=False, question=ars.Tolerance(0.05), max_loss=0.7)
+    assert plans["two-sided-adaptive"] == Plan(n=2000, question=ars.Grid((0, 0.1, 0.3)), max_loss=0.7)
     kinds = {name: header.settings.kind for name, header in headers.items() if name in ("fixed", "maps", "generated")}
     assert kinds == {"fixed": NoiseKind.ISOTROPIC, "maps": NoiseKind.DATASET, "generated": NoiseKind.INPUT}
     assert headers["maps"].settings.seed == 2**64 - 1

@@ -16,7 +16,14 @@ from support.exact import binomial_tail, chance_to_meet
 
 from ars.engine.statistics import spending
 from ars.engine.statistics.looks import look_draws
-from ars.engine.statistics.spending import GIVEN_UP, _chance_of_at_most, _chances_of_more_than, find_limits
+from ars.engine.statistics.losses import OLDER_LOSS
+from ars.engine.statistics.spending import (
+    GIVEN_UP,
+    _chance_of_at_most,
+    _chances_of_more_than,
+    choose_given_up,
+    find_limits,
+)
 
 
 def exact_chance(a, b, n, chosen):
@@ -68,13 +75,14 @@ def test_nearly_all_of_alpha_is_spent_at_the_budget_of_the_field(K):
     st.floats(0.0005, 0.999),
     st.floats(1e-8, 0.2),
     st.lists(st.floats(0.8, 0.9999), max_size=4),
+    st.sampled_from([0.0, GIVEN_UP / 7, GIVEN_UP, 2.0]),
 )
-def test_alpha_is_not_exceeded_at_any_rate_nor_with_any_floor(n, rate, alpha, lower):
+def test_alpha_is_not_exceeded_at_any_rate_nor_with_any_floor(n, rate, alpha, lower, given_up):
     """Floors come from lower rates, as near as a thousandth: a chain of them, the lowest rate first."""
     floor = ()
     for factor in sorted(lower):
-        floor = find_limits(rate * factor, n, alpha, floor)
-    chosen = find_limits(rate, n, alpha, floor)
+        floor = find_limits(rate * factor, n, alpha, floor, given_up)
+    chosen = find_limits(rate, n, alpha, floor, given_up)
     assert len(chosen) == len(look_draws(n))
     assert all(one >= least for one, least in zip(chosen, floor or chosen, strict=True))
     assert chance_to_meet(rate, n, chosen) <= alpha
@@ -100,6 +108,15 @@ def test_the_last_look_is_nearly_that_of_fixed_n():
         given_up = single - find_limits(rate, n, alpha)[-1]
         assert 0 <= given_up <= GIVEN_UP * math.sqrt(n * rate * (1 - rate))
     assert given_up == 0, "3.5: one miss more or less decides"
+
+
+def test_the_less_may_be_lost_the_nearer_is_the_last_look_to_that_of_fixed_n():
+    n, alpha, rate = 100_000, 0.001, 0.05
+    lasts = [find_limits(rate, n, alpha, (), choose_given_up(max_loss, n))[-1] for max_loss in (0.1, 0.5, 0.7, 5)]
+    assert sorted(lasts, reverse=True) == lasts
+    assert len(set(lasts)) == 4
+    assert choose_given_up(OLDER_LOSS, n) == GIVEN_UP, "older runs keep their bounds"
+    assert choose_given_up(0.5, 1000) == pytest.approx(choose_given_up(0.5, n) / 10)
 
 
 def test_few_hits_in_a_row_exclude_a_rare_miss():

@@ -1,5 +1,6 @@
 """Adaptive stopping: it answers its question as n draws would, with fewer, and never takes more."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -148,6 +149,19 @@ def test_the_certified_accuracy_of_many_inputs_is_that_of_n_draws_for_a_quarter_
         assert lost <= 0.01, f"{lost:.1%} are lost at {radius}"
 
 
+def test_the_less_may_be_lost_the_more_draws_are_taken():
+    rng = np.random.default_rng(0)
+    shares = norm.cdf(rng.normal(1.5, 1.0, 60))
+
+    def draws(max_loss):
+        plan = Plan(n=N, question=Grid(), max_loss=max_loss)
+        return np.mean([simulate.certify([p, 1 - p, 0], plan, seed=seed).n for seed, p in enumerate(shares)])
+
+    taken = [draws(max_loss) for max_loss in (0.1, 0.5, 2, 5)]
+    assert sorted(taken, reverse=True) == taken
+    assert taken[0] > 1.3 * taken[-1]
+
+
 @pytest.mark.parametrize("text", ["", "a", "0.5,-1", "nan", "inf", "0.5,,1"])
 def test_radii_that_are_none_are_refused(text):
     with pytest.raises(ArgumentError, match="radii"):
@@ -160,6 +174,11 @@ def test_questions_and_plans_that_make_no_sense_are_refused():
             Tolerance(tolerance)
     with pytest.raises(ArgumentError, match="adaptive certificates are for alpha of at least 1e-05"):
         Plan(alpha=1e-6, question=Grid())
+    for max_loss in (0, 0.005, 6, float("nan"), "1"):
+        with pytest.raises(ArgumentError, match="max_loss"):
+            Plan(question=Grid(), max_loss=max_loss)
+    with pytest.raises(ArgumentError, match="it is for adaptive stopping; give a question too"):
+        Plan(max_loss=1)
     assert Grid((1, 0.5, 0.5)) == Grid((0.5, 1))
 
 
@@ -167,8 +186,17 @@ def test_questions_and_plans_that_make_no_sense_are_refused():
 @pytest.mark.parametrize("two_sided", [False, True])
 def test_a_plan_comes_back_from_its_settings_as_json_keeps_them(question, two_sided):
     plan = Plan(np.int64(50), 20_000, 0.01, two_sided, question)
-    settings = json.loads(json.dumps(plan.settings | {"seed": 7, "sigma": None}))
-    assert Plan.from_settings(settings) == plan
+    for one in (plan, *(dataclasses.replace(plan, max_loss=lost) for lost in (0.1, 0.7) if question)):
+        settings = json.loads(json.dumps(one.settings | {"seed": 7, "sigma": None}))
+        assert Plan.from_settings(settings) == one
+
+
+def test_an_adaptive_run_that_does_not_say_what_may_be_lost_is_an_older_one():
+    settings = Plan(question=Grid()).settings
+    assert settings.pop("max_loss") == 0.5
+    older = Plan.from_settings(settings)
+    assert older.max_loss == 0.7
+    assert older.settings == settings
 
 
 @pytest.mark.parametrize(
@@ -181,13 +209,15 @@ def test_a_plan_comes_back_from_its_settings_as_json_keeps_them(question, two_si
         ({"two_sided": "False"}, "two_sided = 'False' is not valid"),
         ({"two_sided": None}, "two_sided = None is not valid"),
         ({"stopping": None}, "stopping = None is not valid; it is fixed or adaptive"),
+        ({"max_loss": "0.7"}, "max_loss = '0.7' is not valid"),
+        ({"max_loss": 50}, "max_loss = 50.0 is not valid"),
         ({"radii": 0.5}, "radii = 0.5 is not valid"),
         ({"radii": ""}, "radii =  is not valid"),
     ],
 )
 def test_settings_that_no_plan_has_are_refused(changed, message):
     settings = {"n0": 100, "n": 20_000, "alpha": 0.01, "two_sided": False, "stopping": "adaptive", "radii": "0,0.5"}
-    assert Plan.from_settings(settings) == Plan(100, 20_000, 0.01, False, Grid((0, 0.5)))
+    assert Plan.from_settings(settings) == Plan(100, 20_000, 0.01, False, Grid((0, 0.5)), 0.7)
     with pytest.raises(ArgumentError, match=message):
         Plan.from_settings(settings | changed)
 

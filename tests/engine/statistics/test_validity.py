@@ -27,8 +27,9 @@ from ars.engine.statistics.ladder import (
     rare_rate,
 )
 from ars.engine.statistics.looks import Look, look_draws
+from ars.engine.statistics.losses import LEAST_LOSS, MAX_LOSS, MOST_LOSS
 from ars.engine.statistics.plan import Plan
-from ars.engine.statistics.spending import find_limits
+from ars.engine.statistics.spending import choose_given_up, find_limits
 from ars.engine.statistics.stopping import RADII, Grid, Tolerance
 from ars.noise import FAMILIES, GAUSSIAN, UNIFORM
 
@@ -42,7 +43,7 @@ def too_often(wrong, inputs):
 
 
 DRAWS = look_draws(N)
-RARE = rare_rate(N)
+RARE = rare_rate(N, MAX_LOSS)
 
 
 def all_looks(probabilities, inputs, seed=0):
@@ -73,8 +74,8 @@ def falling_limits(monkeypatch, find):
     """How often, in many searches, a rate has a limit below one of a lower rate that the search kept before."""
     tested = []
 
-    def note(rate, n, alpha, floor):
-        limits = find(rate, n, alpha, floor)
+    def note(rate, n, alpha, floor, given_up):
+        limits = find(rate, n, alpha, floor, given_up)
         tested.append((rate, np.array(limits)))
         return limits
 
@@ -94,7 +95,7 @@ def falling_limits(monkeypatch, find):
 def test_what_excludes_a_lower_rate_excludes_each_rate_that_is_tested_after_it(monkeypatch):
     """The proof in docs/adaptive-validity.md rests on this. It needs the floor: without one, limits sometimes fall."""
     assert falling_limits(monkeypatch, find_limits) == 0
-    assert falling_limits(monkeypatch, lambda rate, n, alpha, floor: find_limits(rate, n, alpha)) > 0
+    assert falling_limits(monkeypatch, lambda rate, n, alpha, floor, given_up: find_limits(rate, n, alpha)) > 0
 
 
 def just_above(rate):
@@ -131,7 +132,7 @@ def test_bounds_that_both_spend_all_of_alpha_fail_the_same_test(monkeypatch):
 def exact_search_error(rate, level):
     """The probability that a search with tests of these levels is wrong at any look, if this is the true rate: that the
     last test on the path of a search that goes wrong excludes its rate."""
-    search = _Search((), (), (RATES, fine_ladder(N)), N, level)
+    search = _Search((), (), (RATES, fine_ladder(N)), N, level, choose_given_up(MAX_LOSS, N))
 
     class GoesWrong:
         """Counts at look 0 that exclude a tested rate if it is above the true one, and keep it otherwise."""
@@ -248,10 +249,20 @@ def test_certificates_of_every_rule_and_family_are_above_the_truth_no_more_often
     assert not too_often(wrong, inputs), f"{wrong / inputs:.2%} are wrong"
 
 
+@pytest.mark.parametrize("inputs", [400, pytest.param(INPUTS, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("two_sided", [False, True], ids=["binary", "two-sided"])
+@pytest.mark.parametrize("max_loss", [LEAST_LOSS, MOST_LOSS])
+@untraced()
+def test_they_are_so_whatever_may_be_lost(max_loss, two_sided, inputs):
+    plan = Plan(20, 2000, ALPHA, two_sided, Grid(), max_loss)
+    wrong = wrong_certificates(plan, GAUSSIAN, inputs)
+    assert not too_often(wrong, inputs), f"{wrong / inputs:.2%} are wrong"
+
+
 def test_a_rule_that_stops_where_its_peeks_look_best_fails_the_same_test(monkeypatch):
     """The same algorithm with the bound of fixed n at each look."""
 
-    def peek(looks, n, alpha, ladders):
+    def peek(looks, n, alpha, ladders, max_loss):
         p_a = max(lower_confidence_bound(look.hits, look.draws, alpha) for look in looks)
         return p_a, 1 - p_a
 
