@@ -1,5 +1,6 @@
 """docs/paper.md is what its command writes from the run stores that are kept."""
 
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -15,6 +16,7 @@ def test_the_page_follows_from_the_stores_of_its_runs(tmp_path, monkeypatch):
     with zipfile.ZipFile(REPOSITORY / "examples" / "cifar10" / "runs.zip") as runs:
         runs.extractall("cifar10-cpu")
     Path("cifar10/test").mkdir(parents=True)
+    shutil.copy(REPOSITORY / "docs" / "paper-inputs.png", ".")  # it needs the images of CIFAR-10
     command = ["reproduce", "cifar10", "--data", "cifar10", "--page", "-o", "paper.md"]
     written = CliRunner().invoke(main, command)
     assert written.exit_code == 0, written.output
