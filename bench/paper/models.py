@@ -11,7 +11,7 @@ from ars.engine.records.stored_run import Run, read_run
 from ars.engine.smoothed import load
 from ars.engine.statistics.plan import Plan
 from ars.errors import ModelError
-from ars.manifest import manifest_beside
+from ars.manifest import Manifest, manifest_path
 
 __all__ = ["Certification", "Model", "certify_into", "open_model"]
 
@@ -28,10 +28,8 @@ class Model:
     arch: str
     kind: str
     sigma0: float
-
-    @property
-    def label(self) -> str:
-        return self.file.name.partition(".")[0]
+    label: str
+    """Its name in the tables and of its run stores: that of its manifest."""
 
 
 @dataclass(frozen=True)
@@ -53,18 +51,20 @@ def open_model(path: Path) -> Model:
     if not network.files:
         raise ModelError(path, "it has not been exported", f"run `ars-export {path}` first")
     file = next((file.path for file in network.files if file.path == path), network.files[0].path)
-    manifest = manifest_beside(file)
-    if manifest is None:
+    described = manifest_path(file)
+    if described is None:
         problem = "it has no manifest, so its noise is not known"
         raise ModelError(path, problem, "certify it with `ars-engine certify --sigma`, and give the run store")
+    manifest, label = Manifest.read(described), described.stem
     noise = manifest.noise
     return Model(
         file,
         network.trained,
         manifest.file("noise", file.parent),
-        _arch(network.trained) or file.name.partition(".")[0],
+        _arch(network.trained) or label,
         noise.kind.value,
         noise.sigma0,
+        label,
     )
 
 

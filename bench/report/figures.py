@@ -202,7 +202,8 @@ def _inputs(runs: Sequence[Run], strips: Sequence[Strips]) -> dict[str, Any]:
             maps.scale,
             *(photograph(copy, one.x) for copy in (*one.copies, *one.isotropic)),
         ]
-        notes = [f"input {one.record.idx}, {run.name}", f"±{maps.bound:.2g}", f"{maps.low:.3g} to {maps.high:.3g}"]
+        name = f"input {one.record.idx}" if len(runs) == 1 else f"input {one.record.idx}, {run.name}"
+        notes = [name, f"±{maps.bound:.2g}", f"{maps.low:.3g} to {maps.high:.3g}"]
         for axes, picture, note in zip(line, pictures, [*notes, *[""] * 2 * COPIES], strict=True):
             axes.imshow(picture, interpolation="nearest")
             axes.set(xticks=[], yticks=[])

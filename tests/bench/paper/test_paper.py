@@ -1,6 +1,7 @@
 """`ars-bench paper`: figures are those of the stores, the attack lowers accuracy, the paper's rows are labelled."""
 
 import re
+import shutil
 import sqlite3
 from dataclasses import replace
 
@@ -140,6 +141,19 @@ def test_the_same_command_again_goes_on_with_the_same_stores(folder, monkeypatch
     assert first.stdout.partition("## The noise")[0] == second.stdout.partition("## The noise")[0]
     assert second.stderr.count("10 of 10 inputs are certified already") == 2
     refused(paper(folder / "plain.onnx", *given, "--n", "300"), "plain.sqlite", "choose another store")
+
+
+def test_models_whose_names_differ_after_a_dot_have_rows_and_stores_of_their_own(folder, tmp_path):
+    names = ["net-0.25", "net-0.5"]
+    for name in names:
+        shutil.copy(folder / "plain.pt", tmp_path / f"{name}.pt")
+        assert CliRunner().invoke(export, [str(tmp_path / f"{name}.pt"), "--quiet"]).exit_code == 0
+    models = [tmp_path / f"{name}.onnx" for name in names]
+    given = ["--data", folder / "data.npz", "--limit", "4", "--n", "100", "--attack", "none", "--folder", tmp_path]
+    result = paper(*models, *given)
+    assert result.exit_code == 0, result.output
+    assert [row["model"] for row in rows(result.stdout, "## Certified accuracy")][:2] == names
+    assert all((tmp_path / f"{name}.sqlite").exists() for name in names)
 
 
 def test_only_correct_ends_the_inputs_of_a_wrong_class_before_and_after_the_attack(folder, monkeypatch):
