@@ -52,7 +52,7 @@ class Proved:
     type=click.FloatRange(LEAST_LOSS, MOST_LOSS),
     default=MAX_LOSS,
     show_default=True,
-    help="The points of certified accuracy that adaptive stopping may lose.",
+    help="About how many points of certified accuracy adaptive stopping may lose.",
 )
 def bounds(stores: tuple[Path, ...], n: int | None, max_loss: float) -> None:
     """Compare binary with two-sided bounds on the votes of runs at fixed n.

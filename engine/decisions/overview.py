@@ -14,6 +14,7 @@ from ars.engine.records.summary import count_certified, radii_of_run
 from ars.engine.statistics.accuracy import LEVEL, Interval, average_interval
 from ars.engine.statistics.certificate import format_radius, name_radius
 from ars.engine.statistics.looks import Look
+from ars.engine.statistics.losses import MAX_LOSS
 from ars.engine.statistics.stopping import Grid
 from ars.noise import NoiseKind, Scope
 
@@ -161,6 +162,8 @@ def find_caveats(run: Run, radii: Sequence[float]) -> Iterator[str]:
             f"adaptive stopping was not asked about the radius {_list(others)}: with all draws, more inputs could be "
             "certified there"
         )
+    if plan.question is not None and plan.max_loss != MAX_LOSS:
+        yield f"adaptive stopping was allowed to lose about {plan.max_loss:g} points against {plan.n:,} draws"
 
 
 def _list(radii: Sequence[float]) -> str:

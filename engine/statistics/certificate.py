@@ -83,8 +83,8 @@ class Certificate:
     budget: int
     """The plan's n. Adaptive stopping may have ended with fewer draws."""
     looks: tuple[Look, ...]
-    """All looks of adaptive stopping; empty at fixed n. The bounds follow from them, the budget, alpha and the question
-    (ladder.py)."""
+    """All looks of adaptive stopping; empty at fixed n. The bounds follow from them, the budget, alpha, the question
+    and `max_loss` of the plan (ladder.py)."""
     eta: float
     """How far the probability of an answer may differ between the draws and the ideal noise, which the bounds account
     for (docs/soundness.md). It is 0 with noise stream 1, whose certificates assume real arithmetic."""

@@ -47,8 +47,9 @@ class Plan:
     wrong with probability at most alpha.
 
     With a `question`, an input stops as soon as the question is settled, and n is its budget: it never takes more.
-    `max_loss` says how many points of certified accuracy that may cost at any radius, in exchange for draws. If
-    `two_sided`, alpha is divided between a bound on pA and one on pB; otherwise pB is 1 - pA.
+    `max_loss` says about how many points of certified accuracy that may cost at any radius, in exchange for draws: it
+    is calibrated and not proved (losses.py). If `two_sided`, alpha is divided between a bound on pA and one on pB;
+    otherwise pB is 1 - pA.
     """
 
     n0: int = 100
@@ -69,7 +70,7 @@ class Plan:
         if not LEAST_LOSS <= max_loss <= MOST_LOSS:
             raise ArgumentError("max_loss", max_loss, _MAX_LOSS)
         if self.question is None and max_loss != MAX_LOSS:
-            raise ArgumentError("max_loss", max_loss, "it is for adaptive stopping; give a question too")
+            raise ArgumentError("max_loss", max_loss, "it is for adaptive stopping; give a question too, or leave it")
         object.__setattr__(self, "max_loss", max_loss)
         least = MIN_PLAN_ALPHA if self.question is None else MIN_ADAPTIVE_ALPHA
         if self.alpha < least:
@@ -95,9 +96,7 @@ class Plan:
         if self.question is None:
             plan |= {"stopping": "fixed"}
         else:
-            plan |= {"stopping": "adaptive"} | self.question.settings
-            if self.max_loss != OLDER_LOSS:  # as in older stores, which have no such setting
-                plan |= {"max_loss": self.max_loss}
+            plan |= {"stopping": "adaptive", "max_loss": self.max_loss, **self.question.settings}
         return plan | ({} if self.bounds_version is None else {"bounds": self.bounds_version})
 
     @classmethod

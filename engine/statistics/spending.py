@@ -87,7 +87,8 @@ def find_limits(
     single = _find_single_limit(rate, n, alpha)
     if len(draws) == 1 or single < 0:
         return (*floor[:-1], max(single, floor[-1]))
-    highest = max(single - int(given_up * math.sqrt(n * rate * (1 - rate))), floor[-1])
+    # An input that never misses gives up nothing.
+    highest = max(single - int(given_up * math.sqrt(n * rate * (1 - rate))), min(single, 0), floor[-1])
     for last in range(highest, max(highest - TRIES, floor[-1]) - 1, -1):
         if limits := _spend(rate, draws, alpha, floor, last):
             return limits
@@ -114,7 +115,7 @@ def _spend(
         excluded = int(np.searchsorted(costs, left * (now / draws[-2]) ** EARLY, "right"))
         excluded = max(excluded, floor[number] - lowest + 1, 0)
         spent = float(costs[excluded - 1]) if excluded else spent + error
-        if spent > left:
+        if not spent <= left:
             return None
         limits.append(lowest + excluded - 1)
         distribution, lowest = distribution[excluded:], lowest + excluded
@@ -131,8 +132,8 @@ def _find_single_limit(rate: float, n: int, alpha: float) -> int:
 
 
 def _chance_of_at_most(k: int, draws: int, rate: float) -> float:
-    """P(X <= k) for the number X of misses among `draws` draws, 0 <= k < draws."""
-    return float(betaincc(k + 1, draws - k, rate))
+    """P(X <= k) for the number X of misses among `draws` draws, -1 <= k < draws."""
+    return float(betaincc(k + 1, draws - k, rate)) if k >= 0 else 0.0  # some versions of scipy have NaN there
 
 
 def _chances_of_more_than(numbers: NDArray[np.int64], draws: int, rate: float) -> NDArray[np.float64]:

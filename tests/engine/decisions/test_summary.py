@@ -206,3 +206,12 @@ def test_a_target_stops_when_the_intervals_are_narrow_and_resumes(files):
 def test_a_narrow_target_takes_all_inputs(files):
     certify("--target-width", "0.001", "--target-radii", "0.05")
     assert overview(read_run("run.sqlite"), [0.05]).exact
+
+
+def test_what_adaptive_stopping_may_lose_is_said_if_it_is_not_the_usual(files):
+    certify("--stopping", "adaptive", "--radii", "0.05,0.1", "--limit", "5")
+    assert "allowed to lose" not in summary("run.sqlite").stdout
+    certify("--stopping", "adaptive", "--radii", "0.05,0.1", "--max-loss", "2", "--limit", "5", "--out", "fast.sqlite")
+    assert (
+        "fast: adaptive stopping was allowed to lose about 2 points against 200 draws" in summary("fast.sqlite").stdout
+    )

@@ -92,6 +92,10 @@ def test_differences_are_named_with_both_values():
     other = replace(SETTINGS, noise=NoiseSource(maps="x"), seed=1)
     assert differences(SETTINGS, other) == [("sigma", 0.5, None), ("seed", 0, 1), ("maps", None, "x")]
     assert differences(SETTINGS, SETTINGS) == []
+    adaptive = replace(SETTINGS, plan=Plan(question=Grid()), bounds=4)
+    older = adaptive.to_json()
+    del older["max_loss"]
+    assert differences(RunSettings.from_json(older), adaptive) == [("max_loss", 0.7, 0.5)]
 
 
 def test_the_environment_names_the_runners_version_after_the_runner():
