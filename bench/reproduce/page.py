@@ -254,17 +254,36 @@ def _laplace(folder: Folder, radii: Sequence[float]) -> str:
     )
 
 
+def _compare_attacks(tables: Mapping[str, str]) -> str:
+    """Which attack hurts most: certified accuracy at radius 0 before and after each, from their tables."""
+    shares: dict[str, dict[str, float]] = {}
+    for title, table in tables.items():
+        for line in table.splitlines():
+            cells = [cell.strip() for cell in line.strip("|").split("|")]
+            if len(cells) > 7 and cells[6] in ("before", "PGD"):
+                shares.setdefault(cells[0], {})[title if cells[6] == "PGD" else "before"] = float(cells[7])
+    rows = []
+    for model, found in shares.items():
+        worst = min(tables, key=lambda title: found[title])
+        rows.append([model, *(f"{found[head]:.1f}" for head in ("before", *tables)), worst])
+    text = "Certified accuracy in percent at radius 0, before and after each attack on the inputs:\n\n"
+    return text + markdown_table(["model", "before", *tables, "what hurts most"], rows) + "\n"
+
+
 def _attacks(folder: Folder) -> str:
     """The tables that `ars-bench paper` wrote for each attack."""
     found = []
     text = ""
+    ours_by_title: dict[str, str] = {}
     for attack, title in ATTACKS.items():
         if folder.table(attack).exists():
             text = folder.table(attack).read_text()
             section = text.partition("## After an attack\n\n")[2].partition("\n## ")[0]
             ours, theirs, published_rows = section.partition("\nThe paper's Table 3")
+            ours_by_title[title] = ours
             found.append(f"### {title}\n\n{ours}")
     if text:  # each of the files has these
+        found.insert(0, _compare_attacks(ours_by_title))
         timed = text.partition("## The noise generator's time\n\n")[2]
         found.append(f"{theirs.strip()}{published_rows}")
         found.append(f"## Section 7.2: the noise generator's time\n\n{timed}")

@@ -142,6 +142,10 @@ def test_the_cpu_preset_goes_from_training_to_the_page_and_does_nothing_twice(ar
     assert "Differences are to be expected: our network is a ResNet-20, trained for 2 epochs" in text
     assert "consistency regularisation" in text
     assert "of fewer models" not in text
+    compared = rows(text, "## Table 3")
+    assert list(compared) == names
+    for _, _, *after, worst in compared.values():
+        assert after[list(presets.ATTACKS.values()).index(worst)] == min(after, key=float)
     assert text.count("The paper's Table 3: ") == 1
     assert "## Section 7.2" in text
     laplace = rows(text, "## Laplace noise")
