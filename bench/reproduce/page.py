@@ -266,7 +266,10 @@ def _compare_attacks(tables: Mapping[str, str]) -> str:
     for model, found in shares.items():
         worst = min(tables, key=lambda title: found[title])
         rows.append([model, *(f"{found[head]:.1f}" for head in ("before", *tables)), worst])
-    text = "Certified accuracy in percent at radius 0, before and after each attack on the inputs:\n\n"
+    text = (
+        "Certified accuracy in percent at radius 0, before and after each attack on the inputs. (Isotropic noise has "
+        "no generator; there, the attack through it is that on the expected loss.)\n\n"
+    )
     return text + markdown_table(["model", "before", *tables, "what hurts most"], rows) + "\n"
 
 
