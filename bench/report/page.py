@@ -27,6 +27,7 @@ from ars.engine.decisions.sample import describe_unfinished
 from ars.engine.records.columns import REPORTED
 from ars.engine.statistics.accuracy import LEVEL
 from ars.engine.statistics.certificate import format_radius
+from ars.engine.statistics.losses import MAX_LOSS
 from ars.noise import NoiseKind
 from ars.noise.norms import NORMS, norm_name
 
@@ -125,6 +126,7 @@ def _run(run: Run, strips: Strips) -> dict[str, object]:
         "stream": header.settings.noise_stream,
         "alpha": plan.alpha,
         "stopping": "fixed" if plan.question is None else "adaptive",
+        "loss": None if plan.question is None or plan.max_loss == MAX_LOSS else f"{plan.max_loss:g}",
         "question": None if plan.question is None else plan.question.describe(),
         "sigma": f"{run.sigma:.4g}",
         "pA": [format_radius(value) for value in p_a_quartiles(run.records)],

@@ -7,20 +7,19 @@ from pathlib import Path
 
 from ars.bench.paper import published
 from ars.bench.paper.tables import markdown_table
-from ars.bench.report.strips import make_strips
+from ars.bench.reproduce.attacks import show_attacks
+from ars.bench.reproduce.figure2 import draw_inputs
 from ars.bench.reproduce.files import Folder
-from ars.bench.reproduce.presets import ATTACKS, Wanted
+from ars.bench.reproduce.presets import Wanted
 from ars.bench.reproduce.verdicts import Certified, best_over_sigma, reasons, verdicts
 from ars.bench.stopping.replay import Votes
 from ars.engine.decisions.overview import Accuracy, describe_level, overview
 from ars.engine.decisions.show import percent, show_interval
 from ars.engine.records.record import Record
-from ars.engine.records.reopen import reopen_data
 from ars.engine.records.stored_run import Run
 from ars.engine.statistics.accuracy import average_interval
 from ars.engine.statistics.certificate import format_radius, format_upper
 from ars.engine.statistics.looks import take_look
-from ars.noise import NoiseKind
 from ars.output import is_stdout, open_output
 
 __all__ = ["make_page", "write_page"]
@@ -43,30 +42,6 @@ def write_page(folder: Folder, test: Path, command: str, output: Path) -> None:
             if inputs.exists():
                 pictures["inputs"] = inputs.name
         file.write(make_page(folder, command, pictures))
-
-
-def draw_inputs(folder: Folder, test: Path, picture: Path) -> None:
-    """Draw the paper's Figure 2 for the input-wise model of the largest sigma0. Without its noise generator or the test
-    data, an older picture stays."""
-    from ars.bench.report.figures import plot_inputs
-
-    first = folder.preset.certifications[0]
-    for model in sorted(folder.preset.models, key=lambda model: -model.sigma0):
-        run, noise = folder.run(model, first), folder.path / f"{model.name}.noise.onnx"
-        if model.kind == NoiseKind.INPUT and run is not None and noise.exists():
-            strips = make_strips(run, _choose_inputs(run), reopen_data(run.header, run.path, str(test)), [noise])
-            if strips.strips:
-                plot_inputs([run], [strips], picture)
-                return
-
-
-def _choose_inputs(run: Run) -> list[int]:
-    """The first certified input of each of the first five classes."""
-    certified = (record for record in run.records if record.correct and not record.certificate.abstained)
-    by_class: dict[int, int] = {}
-    for record in certified:
-        by_class.setdefault(record.certificate.selected, record.idx)
-    return [by_class[label] for label in sorted(by_class)[:5]]
 
 
 def make_page(folder: Folder, command: str, pictures: Mapping[str, str]) -> str:
@@ -104,7 +79,7 @@ def make_page(folder: Folder, command: str, pictures: Mapping[str, str]) -> str:
     )
     if why := "; ".join(reasons(preset, theirs, incomplete=bool(missing))):
         parts.append(f"\nDifferences are to be expected: {why}.")
-    parts.append(f"\n## Table 3: after an attack\n\n{_attacks(folder)}\n")
+    parts.append(f"\n## Table 3: after an attack\n\n{show_attacks(folder)}\n")
     if "inputs" in pictures:
         parts.append(
             "## Figure 2: the noise of five images\n\nThe images, the maps that the generator makes of them, draws "
@@ -197,7 +172,7 @@ def _averages(certified: Sequence[Certified], others: Collection[Wanted]) -> str
     found = {model: _average(run, two_sided=False) for model, run in runs}
     rows = []
     for model, run in runs:
-        (acr, low, high), (both, *_) = found[model], _average(run, two_sided=True)
+        acr, both = found[model][0], _average(run, two_sided=True)[0]
         base = found.get(Wanted("isotropic", model.sigma0))
         ratio = f"{acr / base[0]:.2f}" if base and base[0] and model.kind != "isotropic" else ""
         rows.append(
@@ -206,7 +181,7 @@ def _averages(certified: Sequence[Certified], others: Collection[Wanted]) -> str
                 run.scope,
                 f"{len(run.records):,}",
                 f"{run.header.settings.plan.n:,}",
-                f"{format_radius(acr)} ({format_radius(low)}–{format_upper(high)})",
+                _show_average(found[model]),
                 format_radius(both),
                 ratio,
             ]
@@ -224,6 +199,11 @@ def _average(run: Run, *, two_sided: bool) -> tuple[float, float, float]:
     values = [_radius(record, two_sided=two_sided) for record in run.records]
     interval = average_interval(values, run.header.sampling.data_inputs)
     return math.fsum(values) / len(values), interval.low, interval.high
+
+
+def _show_average(average: tuple[float, float, float]) -> str:
+    acr, low, high = average
+    return f"{format_radius(acr)} ({format_radius(low)}–{format_upper(high)})"
 
 
 def _radius(record: Record, *, two_sided: bool) -> float:
@@ -244,51 +224,10 @@ def _laplace(folder: Folder, radii: Sequence[float]) -> str:
     rows = []
     for one in found:
         shares = [f"{percent(at.share)} ({show_interval(at.interval)})" for at in one.table.accuracies]
-        acr, low, high = (0.0, 0.0, 0.0) if one.average is None else _average(one.average, two_sided=False)
-        average = "–" if one.average is None else f"{format_radius(acr)} ({format_radius(low)}–{format_upper(high)})"
+        average = "–" if one.average is None else _show_average(_average(one.average, two_sided=False))
         rows.append([one.model.name, one.table.scope, f"{one.table.inputs:,}", *shares, average])
     return (
         "The paper extends its theorem to Laplace noise (Theorem 7.1), with radii in l1, and has no figures for it. "
         "Certified accuracy in percent by l1 radius, with the same draws, bounds and intervals as above.\n\n"
         f"{markdown_table(heads, rows)}\n"
     )
-
-
-def _compare_attacks(tables: Mapping[str, str]) -> str:
-    """Which attack hurts most: certified accuracy at radius 0 before and after each, from their tables."""
-    shares: dict[str, dict[str, float]] = {}
-    for title, table in tables.items():
-        for line in table.splitlines():
-            cells = [cell.strip() for cell in line.strip("|").split("|")]
-            if len(cells) > 7 and cells[6] in ("before", "PGD"):
-                shares.setdefault(cells[0], {})[title if cells[6] == "PGD" else "before"] = float(cells[7])
-    rows = []
-    for model, found in shares.items():
-        worst = min(tables, key=lambda title: found[title])
-        rows.append([model, *(f"{found[head]:.1f}" for head in ("before", *tables)), worst])
-    text = (
-        "Certified accuracy in percent at radius 0, before and after each attack on the inputs. (Isotropic noise has "
-        "no generator; there, the attack through it is that on the expected loss.)\n\n"
-    )
-    return text + markdown_table(["model", "before", *tables, "what hurts most"], rows) + "\n"
-
-
-def _attacks(folder: Folder) -> str:
-    """The tables that `ars-bench paper` wrote for each attack."""
-    found = []
-    text = ""
-    ours_by_title: dict[str, str] = {}
-    for attack, title in ATTACKS.items():
-        if folder.table(attack).exists():
-            text = folder.table(attack).read_text()
-            section = text.partition("## After an attack\n\n")[2].partition("\n## ")[0]
-            ours, theirs, published_rows = section.partition("\nThe paper's Table 3")
-            ours_by_title[title] = ours
-            found.append(f"### {title}\n\n{ours}")
-    if text:  # each of the files has these
-        found.insert(0, _compare_attacks(ours_by_title))
-        timed = text.partition("## The noise generator's time\n\n")[2]
-        found.append(f"{theirs.strip()}{published_rows}")
-        found.append(f"## Section 7.2: the noise generator's time\n\n{timed}")
-    names = " and ".join(model.name for model in folder.preset.attacked)
-    return "\n".join(found) or f"Not made yet: it needs {names}."

@@ -23,7 +23,7 @@ function card(run, number, norm) {
   const fact = (name, value, after) => element("div", {}, element("dt", {}, name), element("dd", {}, value, after && element("small", {}, " " + after)));
   return element("article", { class: "card " + seriesClass(number) },
     element("h3", {}, swatch(number), run.name),
-    element("p", { class: "kind" }, `${run.family}, ${KINDS[run.kind] || run.kind} · σ\u00a0=\u00a0${run.sigma} · n\u00a0=\u00a0${whole(run.n)} · scope ${run.scope} · ${run.stopping} stopping`),
+    element("p", { class: "kind" }, `${run.family}, ${KINDS[run.kind] || run.kind} · σ\u00a0=\u00a0${run.sigma} · n\u00a0=\u00a0${whole(run.n)} · scope ${run.scope} · ${run.stopping} stopping${run.loss ? `, about ${run.loss} points may be lost` : ""}`),
     run.unit && UNITS.length > 1 ? element("p", { class: "kind" }, unitText(run.unit)) : null,
     element("dl", { class: "facts" },
       run.labelled ? fact("certified and right", percent(run.correct / run.labelled)) : null,

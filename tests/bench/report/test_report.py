@@ -23,6 +23,7 @@ from ars.data import open_data
 from ars.engine.cli import main as engine
 from ars.engine.records.settings import Origin, RunHeader
 from ars.engine.records.store import Store
+from ars.engine.statistics.stopping import Grid
 from ars.errors import ArgumentError
 
 
@@ -59,6 +60,18 @@ def test_the_curves_are_those_of_the_stores(runs):
             assert share == sum(a == b and found >= radius for a, b, found in right) / len(right)
         assert curves.shares[number][-1] == 0
         assert 0 < curves.shares[number][0] < 1
+
+
+def test_what_adaptive_stopping_may_lose_is_data_of_the_page_if_it_is_not_the_usual(runs):
+    run = read_runs(runs)[0]
+
+    def loss(**plan):
+        settings = replace(run.header.settings, plan=replace(run.header.settings.plan, **plan))
+        changed = replace(run, header=replace(run.header, settings=settings))
+        return content(render_page([changed], [Strips(())]))["runs"][0]["loss"]
+
+    question = Grid((0, 0.25))
+    assert [loss(question=None), loss(question=question), loss(question=question, max_loss=2)] == [None, None, "2"]
 
 
 def test_the_histogram_counts_every_input_once(runs):
